@@ -24,7 +24,7 @@ LIBRARY_DIR_VARIABLE = "FUSED_QUANT_LIBRARY_DIR"
 # a library built for another ExecuTorch may already fail, or misbehave, while it is opened.
 _BUILT_FOR = re.compile(rb"fused_quant\.built_for_executorch=([0-9A-Za-z.+-]+)\0")
 
-_REINSTALL = "pip install --force-reinstall --no-deps fused_quant"
+_REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps ."
 
 
 def prefix_path() -> Path:
@@ -92,7 +92,8 @@ def _check_version(library: Path) -> None:
     if _release(built_for) != _release(installed):
         raise RuntimeError(
             f"{library.name} was built for ExecuTorch {built_for}, but ExecuTorch {installed} is "
-            f"installed. Rebuild fused_quant against it: {_REINSTALL}"
+            f"installed. Rebuild fused_quant in its checkout: {_REINSTALL}; or install the version "
+            f"it was built for: pip install executorch=={_release(built_for)}"
         )
 
 
