@@ -22,8 +22,8 @@ import struct
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import functional
 
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1
@@ -36,7 +36,7 @@ MAX_SCALE = 2.0**126
 
 @dataclasses.dataclass(frozen=True)
 class Multiplier:
-    """R(v) = (v * multiplier + 2^(shift - 1)) >> shift, 0 <= multiplier < 2^31, 2 <= shift <= 62."""
+    """R(v) = (v * multiplier + 2^(shift - 1)) >> shift; multiplier in [0, 2^31), shift in [2, 62]."""
 
     multiplier: int
     shift: int
@@ -196,13 +196,14 @@ def conv2d(
 ) -> Tensor:
     """acc[n, o, i, j] = bias[o] + sum (x - zx) * w; a padded tap is real 0.
 
-    x: codes [batch, in_c, in_h, in_w]; w: [out_c, in_c / groups, kernel_h, kernel_w] with the weight
-    zero point already subtracted; bias: [out_c] at scale s_x * s_w, not folded; padding: (top, left,
-    bottom, right). Returns int64 [batch, out_c, out_h, out_w]; `accumulator_fits` keeps it in int32.
+    x: codes [batch, in_c, in_h, in_w]; w: [out_c, in_c / groups, kernel_h, kernel_w] with the
+    weight zero point already subtracted; bias: [out_c] at scale s_x * s_w, not folded; padding:
+    (top, left, bottom, right). Returns int64 [batch, out_c, out_h, out_w]; `accumulator_fits`
+    says whether it stays in int32.
     """
     top, left, bottom, right = padding
-    centred = F.pad((x.to(torch.int64) - zx).to(torch.float64), (left, right, top, bottom))
-    acc = F.conv2d(centred, w.to(torch.float64), None, stride, 0, dilation, groups)
+    centred = functional.pad((x.to(torch.int64) - zx).to(torch.float64), (left, right, top, bottom))
+    acc = functional.conv2d(centred, w.to(torch.float64), None, stride, 0, dilation, groups)
     acc = acc.to(torch.int64)
     return acc if bias is None else acc + bias.to(torch.int64).reshape(-1, 1, 1)
 
@@ -265,7 +266,9 @@ def max_pool2d(
 
     A dilated window can miss the input altogether; it then gives that smallest code.
     """
-    pooled = F.max_pool2d(x.to(torch.float64), kernel, stride, padding, dilation, ceil_mode)
+    pooled = functional.max_pool2d(
+        x.to(torch.float64), kernel, stride, padding, dilation, ceil_mode
+    )
     return pooled.clamp(min=torch.iinfo(x.dtype).min).to(x.dtype)
 
 
@@ -288,7 +291,7 @@ def avg_pool2d(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> tuple[Tensor, Tensor]:
-    """(sum of (x - z) per window, divisor per window), int64 [..., out_h, out_w] and [out_h, out_w].
+    """Sum of (x - z) and divisor of each window, int64 [..., out_h, out_w] and [out_h, out_w].
 
     The divisor is torch's: elements inside the input, or inside input plus padding if
     `count_include_pad`, never what ceil_mode hangs over; or `divisor_override` (>= 1).
@@ -296,7 +299,7 @@ def avg_pool2d(
     if divisor_override is not None and divisor_override < 1:
         raise ValueError(f"divisor_override: got {divisor_override}, supported: >= 1")
     centred = (x.to(torch.int64) - z).to(torch.float64)
-    total = F.avg_pool2d(centred, kernel, stride, padding, ceil_mode, divisor_override=1)
+    total = functional.avg_pool2d(centred, kernel, stride, padding, ceil_mode, divisor_override=1)
     total = total.to(torch.int64)
     out_h, out_w = total.shape[-2:]
     if divisor_override is not None:
@@ -377,7 +380,7 @@ def mean(
 
 
 def fold_bias(bias: Tensor | None, weight: Tensor, zx: int) -> Tensor:
-    """bias[o] - zx * sum(weight[o]), wrapping to int32: then acc = folded + sum x * w, also wrapping.
+    """bias[o] - zx * sum(weight[o]), wrapping to int32; then acc = folded + sum x * w, wrapping.
 
     Wrapping is harmless because the true accumulator fits int32 (`accumulator_fits`). Padded taps
     must then contribute zx * w.

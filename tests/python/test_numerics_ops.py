@@ -6,13 +6,15 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn import functional
 
 from fused_quant import numerics as nm
 
@@ -23,7 +25,16 @@ def codes(generator: np.random.Generator, *shape: int, lo: int = -128) -> torch.
     return torch.from_numpy(generator.integers(lo, 128, shape, dtype=np.int8))
 
 
-def loop_conv2d(x, w, bias, zx, stride, padding, dilation, groups):  # type: ignore[no-untyped-def]
+def loop_conv2d(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    bias: torch.Tensor | None,
+    zx: int,
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilation: tuple[int, int],
+    groups: int,
+) -> npt.NDArray[np.object_]:
     """Convolution by its definition, one Python integer at a time."""
     batch, in_c, in_h, in_w = x.shape
     out_c, group_c, kernel_h, kernel_w = w.shape
@@ -44,7 +55,7 @@ def loop_conv2d(x, w, bias, zx, stride, padding, dilation, groups):  # type: ign
     return acc
 
 
-def random_conv(seed: int) -> dict[str, object]:
+def random_conv(seed: int) -> dict[str, Any]:
     """Arguments of a small convolution: grouped, depthwise or plain, unequal in every axis."""
     g = np.random.default_rng(seed)
     groups = int(g.choice([1, 1, 2, 3]))
@@ -68,19 +79,19 @@ def random_conv(seed: int) -> dict[str, object]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_conv2d_is_the_defining_sum(seed: int) -> None:
     case = random_conv(seed)
-    assert nm.conv2d(**case).tolist() == loop_conv2d(**case).tolist()  # type: ignore[arg-type]
+    assert nm.conv2d(**case).tolist() == loop_conv2d(**case).tolist()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_zero_point_folded_bias_with_padded_taps_is_the_same_sum(seed: int) -> None:
     case = random_conv(seed)
     x, w, bias, zx = (case.pop(name) for name in ("x", "w", "bias", "zx"))
-    top, left, bottom, right = case["padding"]  # type: ignore[misc]
-    padded = F.pad(x.to(torch.int64), (left, right, top, bottom), value=zx)  # type: ignore
-    folded = nm.fold_bias(bias, w, zx)  # type: ignore[arg-type]
+    top, left, bottom, right = case["padding"]
+    padded = functional.pad(x.to(torch.int64), (left, right, top, bottom), value=zx)
+    folded = nm.fold_bias(bias, w, zx)
     rest = case | {"padding": (0, 0, 0, 0)}
-    got = nm.conv2d(padded, w, folded, 0, **rest)  # type: ignore[arg-type]
-    assert torch.equal(got, nm.conv2d(x, w, bias, zx, **case))  # type: ignore[arg-type]
+    got = nm.conv2d(padded, w, folded, 0, **rest)
+    assert torch.equal(got, nm.conv2d(x, w, bias, zx, **case))
 
 
 @pytest.mark.parametrize("zx", [-128, -1, 0, 37, 127])
@@ -188,7 +199,7 @@ def test_add_16_bit_codes_use_the_smaller_left_shift() -> None:
 # ---- windows -------------------------------------------------------------------------------------
 
 
-def random_pool(seed: int) -> tuple[torch.Tensor, dict[str, object]]:
+def random_pool(seed: int) -> tuple[torch.Tensor, dict[str, Any]]:
     g = np.random.default_rng(seed)
     kernel = g.integers(1, 5, 2)
     padding = [int(g.integers(0, k // 2 + 1)) for k in kernel]
@@ -209,12 +220,15 @@ def test_attribute_dropped_avg_pool_divisor_is_torchs(seed: int, include_pad: bo
     divisor_override = [None, None, 1, 2, 7][seed % 5]
     total, divisor = nm.avg_pool2d(
         x, 5, count_include_pad=include_pad, divisor_override=divisor_override, **attributes
-    )  # type: ignore[arg-type]
-    expected = F.avg_pool2d(
+    )
+    expected = functional.avg_pool2d(
         x.double() - 5,
-        *attributes.values(),
+        attributes["kernel"],
+        attributes["stride"],
+        attributes["padding"],
+        attributes["ceil_mode"],
         include_pad,
-        divisor_override,  # type: ignore
+        divisor_override,
     )
     torch.testing.assert_close(total.double() / divisor, expected, rtol=1e-14, atol=0)
 
@@ -231,10 +245,11 @@ def test_attribute_dropped_avg_pool_ceil_overhang_is_not_counted() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_max_pool_matches_torch(seed: int) -> None:
     x, attributes = random_pool(seed)
-    got = nm.max_pool2d(x, dilation=(1, 1), **attributes)  # type: ignore[arg-type]
+    got = nm.max_pool2d(x, dilation=(1, 1), **attributes)
     kernel, stride, padding, ceil_mode = attributes.values()
-    expected = F.max_pool2d(x.float(), kernel, stride, padding, 1, ceil_mode)  # type: ignore
-    assert got.dtype == torch.int8 and torch.equal(got.float(), expected)
+    expected = functional.max_pool2d(x.float(), kernel, stride, padding, 1, ceil_mode)
+    assert got.dtype == torch.int8
+    assert torch.equal(got.float(), expected)
 
 
 def test_max_pool_dilated_window_that_misses_the_input() -> None:
@@ -248,7 +263,7 @@ def test_max_pool_dilated_window_that_misses_the_input() -> None:
 def test_adaptive_avg_pool_matches_torch(out: tuple[int | None, int | None]) -> None:
     x = codes(np.random.default_rng(3), 2, 3, 7, 8)
     total, divisor = nm.adaptive_avg_pool2d(x, -3, out)
-    expected = F.adaptive_avg_pool2d(x.double() + 3, out)  # type: ignore[arg-type]
+    expected = functional.adaptive_avg_pool2d(x.double() + 3, out)
     torch.testing.assert_close(total.double() / divisor, expected, rtol=1e-14, atol=0)
 
 
@@ -293,7 +308,8 @@ def test_attribute_dropped_mean_reduces_the_listed_axes(
     m = nm.average_multiplier(0.5, count, 0.125)
     got = nm.mean(x, 11, axes, keepdim, m, -4, -128, 127, torch.int8)
     real = (x.double() - 11).mean(axes or None, keepdim=keepdim) * 4 - 4
-    assert got.shape == real.shape and got.dtype == torch.int8
+    assert got.shape == real.shape
+    assert got.dtype == torch.int8
     assert (got - real.clamp(-128, 127)).abs().max() <= 0.5 + 1e-6
 
 
