@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Random operator parameters for the comparison with the TOSA reference model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Parameters = dict[str, Any]
+Rng = np.random.Generator
+
+
+def _pair(rng: Rng, low: int, high: int) -> tuple[int, int]:
+    """Two integers in [low, high]."""
+    a, b = rng.integers(low, high + 1, 2).tolist()
+    return a, b
+
+
+def _conv(rng: Rng, groups: int, group_c: int, group_out: int) -> Parameters:
+    kernel, dilation = _pair(rng, 1, 4), _pair(rng, 1, 2)
+    extra = _pair(rng, 0, 4)
+    # Padding stays below the extent of the kernel: TOSA cannot state a window of padding alone.
+    room = [min(2, dilation[axis] * (kernel[axis] - 1)) for axis in (0, 1, 0, 1)]
+    return {
+        "batch": int(rng.integers(1, 4)),
+        "in_h": dilation[0] * (kernel[0] - 1) + 1 + extra[0],
+        "in_w": dilation[1] * (kernel[1] - 1) + 1 + extra[1],
+        "in_c": groups * group_c,
+        "out_c": groups * group_out,
+        "groups": groups,
+        "kernel": kernel,
+        "dilation": dilation,
+        "stride": _pair(rng, 1, 3),
+        "padding": tuple(int(rng.integers(0, most + 1)) for most in room),
+        "bias": bool(rng.integers(4)),
+        "per_channel": bool(rng.integers(3)),
+    }
+
+
+def conv2d(rng: Rng) -> Parameters:
+    """A convolution of one to three groups."""
+    groups = int(rng.choice([1, 1, 1, 2, 3]))
+    return _conv(rng, groups, int(rng.integers(1, 6)), int(rng.integers(1, 6)))
+
+
+def depthwise_conv2d(rng: Rng) -> Parameters:
+    """A depthwise convolution with a multiplier of 1 to 3."""
+    return _conv(rng, int(rng.integers(1, 8)), 1, int(rng.integers(1, 4)))
+
+
+def linear(rng: Rng) -> Parameters:
+    """A linear layer on input of rank 1 to 3."""
+    return {
+        "rows": tuple(rng.integers(1, 5, int(rng.integers(0, 3))).tolist()),
+        "in_c": int(rng.integers(1, 70)),
+        "out_c": int(rng.integers(1, 20)),
+        "bias": bool(rng.integers(4)),
+        "per_channel": bool(rng.integers(3)),
+    }
+
+
+def rescale(rng: Rng) -> Parameters:
+    """Accumulators over all of int32 with any multiplier and shift; mostly in TOSA's domain."""
+    count = int(rng.integers(1, 40))
+    shifts = rng.integers(2, 63, count)
+    room = np.minimum(31, shifts - 1) if rng.integers(50) else np.full(count, 31)
+    size = 2.0 ** (room if rng.integers(2) else room * rng.uniform(0, 1, count))
+    acc = np.trunc(size * rng.uniform(-1, 1, count))
+    edges = rng.choice([-size, size - 1], 1)[0]
+    acc = np.where(rng.integers(8, size=count) == 0, np.maximum(edges, 1 - size), acc)
+    multiplier = rng.integers(0, 2**31, count)
+    special = rng.choice([0, 1, 2**30, 2**31 - 1], count)
+    multiplier = np.where(rng.integers(3, size=count) == 0, special, multiplier)
+    if rng.integers(3) == 0:  # exact halves: acc * 2^30 / 2^s with s - 30 low bits 10...0
+        multiplier[:] = 2**30
+        step = 2.0 ** np.clip(shifts - 30, 1, 29)
+        acc = np.clip(np.trunc(acc / step) * step + step / 2, 1 - size, size - 1)
+    return {
+        "acc": acc.astype(np.int64).tolist(),
+        "multipliers": list(zip(multiplier.tolist(), shifts.tolist(), strict=True)),
+    }
+
+
+def add(rng: Rng) -> Parameters:
+    """A sum or difference; one operand in four is broadcast."""
+    shape = tuple(rng.integers(1, 7, int(rng.integers(1, 5))).tolist())
+    other = shape
+    if rng.integers(4) == 0:
+        other = tuple(1 if rng.integers(2) else size for size in shape)[int(rng.integers(2)) :]
+    return {"shape_a": shape, "shape_b": other}
+
+
+def requantize(rng: Rng) -> Parameters:
+    """Other quantization, or only a clamp."""
+    return {"shape": tuple(_pair(rng, 1, 12)), "same": bool(rng.integers(4) == 0)}
+
+
+def _pool(rng: Rng) -> Parameters:
+    kernel = _pair(rng, 1, 5)
+    extra = _pair(rng, 0, 6)
+    return {
+        "batch": int(rng.integers(1, 4)),
+        "in_h": kernel[0] + extra[0],
+        "in_w": kernel[1] + extra[1],
+        "in_c": int(rng.integers(1, 6)),
+        "kernel": kernel,
+        "stride": _pair(rng, 1, 4),
+        "padding": tuple(int(rng.integers(0, k // 2 + 1)) for k in kernel),
+        "ceil_mode": bool(rng.integers(2)),
+    }
+
+
+def avg_pool2d(rng: Rng) -> Parameters:
+    """All flags; a divisor of one's own in one case of four."""
+    override = int(rng.integers(1, 20)) if rng.integers(4) == 0 else None
+    flags = {"count_include_pad": bool(rng.integers(2)), "divisor_override": override}
+    return {**_pool(rng), **flags}
+
+
+def adaptive_avg_pool2d(rng: Rng) -> Parameters:
+    """Up to 3 x 3 windows."""
+    size = _pair(rng, 1, 9)
+    parameters = {"batch": int(rng.integers(1, 3)), "in_c": int(rng.integers(1, 6))}
+    return {**parameters, "in_h": size[0], "in_w": size[1], "output_size": _pair(rng, 1, 3)}
+
+
+def mean(rng: Rng) -> Parameters:
+    """Any set of axes of a tensor of rank 1 to 4."""
+    shape = tuple(rng.integers(1, 8, int(rng.integers(1, 5))).tolist())
+    axes = [axis for axis in range(len(shape)) if rng.integers(2)] or [len(shape) - 1]
+    return {"shape": shape, "axes": tuple(axes)}
+
+
+# opcode of the case, how to draw it, cases per run (see REQUIRED_CASES in test_tosa.py)
+PLAN: list[tuple[str, Callable[[Rng], Parameters], int]] = [
+    ("linear", rescale, 900),
+    ("conv2d", conv2d, 900),
+    ("depthwise_conv2d", depthwise_conv2d, 700),
+    ("linear", linear, 700),
+    ("add", add, 800),
+    ("requantize", requantize, 500),
+    ("max_pool2d", _pool, 450),
+    ("avg_pool2d", avg_pool2d, 700),
+    ("adaptive_avg_pool2d", adaptive_avg_pool2d, 200),
+    ("mean", mean, 500),
+]

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Each operator as a TOSA graph, from the plain description of a case (`Built.tosa`).
+
+Runs in the reference model's own virtual environment. Images are NHWC, as TOSA's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tosa_serializer as ts
+from tosa_graph import Array, Graph, Value
+
+Case = dict[str, Any]
+
+
+def _fit(x: Array, axis: int, out: int, kernel: int, stride: int, before: int) -> tuple[Array, int]:
+    """(input, padding after it) such that `out` windows end exactly at the padded end.
+
+    TOSA wants no remainder, so what no window reads is cut off; what hangs over the end (ceil_mode)
+    is padding, which TOSA never counts either.
+    """
+    after = (out - 1) * stride + kernel - before - x.shape[axis]
+    if after < 0:
+        x = x.take(range(x.shape[axis] + after), axis)
+    return x, max(after, 0)
+
+
+def _finish(graph: Graph, acc: Value, case: Case) -> Array:
+    """RESCALE to int8 and CLAMP."""
+    q = graph.rescale(acc, case["multiplier"], case["shift"], 0, case["zo"], "int8")
+    return graph.run(graph.clamp(q, case["lo"], case["hi"]))
+
+
+def _convolve(
+    graph: Graph, op: Any, x: Array, w: Array, bias: Array, zx: int, case: Case, out: tuple[int, int]
+) -> Value:
+    """CONV2D (w OHWI) or DEPTHWISE_CONV2D (w HWCM) to an int32 accumulator [N, *out, O]."""
+    depthwise = op == ts.Op.DEPTHWISE_CONV2D
+    kernel = w.shape[:2] if depthwise else w.shape[1:3]
+    out_c = w.shape[2] * w.shape[3] if depthwise else w.shape[0]
+    pads = []
+    for axis in (0, 1):
+        extent = case["dilation"][axis] * (kernel[axis] - 1) + 1
+        before = case["padding"][axis]
+        x, after = _fit(x, axis + 1, out[axis], extent, case["stride"][axis], before)
+        pads += [before, after]
+    operands = [
+        graph.input(x),
+        graph.const(w, "int8"),
+        graph.const(bias, "int32"),
+        graph.const([zx], "int8"),
+        graph.const([0], "int8"),
+    ]
+    attribute = "DepthwiseConv2dAttribute" if depthwise else "Conv2dAttribute"
+    shape = (x.shape[0], *out, out_c)
+    strides = (list(case["stride"]), list(case["dilation"]))
+    return graph.op(
+        op, operands, shape, "int32", attribute, pads, *strides, False, ts.DType.INT32
+    )
+
+
+def conv2d(case: Case, out: tuple[int, ...]) -> Array:
+    """A group at a time; DEPTHWISE_CONV2D when each group has one input channel."""
+    x, w, groups = case["x"], case["w"], case["groups"]
+    out_c = w.shape[0]
+    bias = np.zeros(out_c, np.int32) if case["bias"] is None else case["bias"]
+    if groups > 1 and w.shape[3] == 1:
+        hwcm = w[..., 0].transpose(1, 2, 0).reshape(*w.shape[1:3], groups, out_c // groups)
+        graph = Graph()
+        op = ts.Op.DEPTHWISE_CONV2D
+        return _finish(graph, _convolve(graph, op, x, hwcm, bias, case["zx"], case, out[1:3]), case)
+    parts = []
+    for group in range(groups):
+        channels = slice(group * out_c // groups, (group + 1) * out_c // groups)
+        inputs = slice(group * w.shape[3], (group + 1) * w.shape[3])
+        part = dict(case)
+        if len(case["multiplier"]) > 1:
+            part["multiplier"] = case["multiplier"][channels]
+            part["shift"] = case["shift"][channels]
+        graph = Graph()
+        xg, wg, bg = x[..., inputs], w[channels], bias[channels]
+        acc = _convolve(graph, ts.Op.CONV2D, xg, wg, bg, case["zx"], case, out[1:3])
+        parts.append(_finish(graph, acc, part))
+    return np.concatenate(parts, axis=-1)
+
+
+def linear(case: Case, out: tuple[int, ...]) -> Array:
+    """An odd number of rows as MATMUL + ADD, an even one as a 1x1 CONV2D."""
+    w = case["w"]
+    x = case["x"].reshape(-1, w.shape[1])
+    bias = np.zeros(len(w), np.int32) if case["bias"] is None else case["bias"]
+    graph = Graph()
+    if len(x) % 2:
+        operands = [graph.input(x[None]), graph.input(w.T[None])]
+        operands += [graph.const([case["zx"]], "int8"), graph.const([0], "int8")]
+        shape = (1, len(x), len(w))
+        acc = graph.op(ts.Op.MATMUL, operands, shape, "int32", "MatMulAttribute")
+        terms = [acc, graph.const(bias[None, None], "int32")]
+        acc = graph.op(ts.Op.ADD, terms, shape, "int32", "AddAttribute")
+    else:
+        plain = {"padding": (0, 0), "stride": (1, 1), "dilation": (1, 1)}
+        x, w = x.reshape(1, 1, *x.shape), w[:, None, None]
+        size = (1, x.shape[2])
+        acc = _convolve(graph, ts.Op.CONV2D, x, w, bias, case["zx"], plain, size)
+    return _finish(graph, acc, case).reshape(out)
+
+
+def rescale(case: Case, out: tuple[int, ...]) -> Array:
+    """RESCALE of int32 accumulators, one multiplier each."""
+    graph = Graph()
+    return _finish(graph, graph.input(case["acc"].reshape(out)), case)
+
+
+def add(case: Case, out: tuple[int, ...]) -> Array:
+    """Two RESCALEs to int32, ADD or SUB, RESCALE to int8."""
+    graph = Graph()
+    terms = []
+    for position, (name, zp) in enumerate((("a", "za"), ("b", "zb"))):
+        array = case[name]
+        x = graph.input(array.reshape((1,) * (len(out) - array.ndim) + array.shape))
+        m, s = [case["multiplier"][position]], [case["shift"][position]]
+        terms.append(graph.rescale(x, m, s, case[zp], 0, "int32"))
+    op, attribute = (ts.Op.ADD, "AddAttribute")
+    if case["sign"] < 0:
+        op, attribute = (ts.Op.SUB, "SubAttribute")
+    total = graph.op(op, terms, out, "int32", attribute)
+    final = {**case, "multiplier": case["multiplier"][2:], "shift": case["shift"][2:]}
+    return _finish(graph, total, final)
+
+
+def requantize(case: Case, out: tuple[int, ...]) -> Array:
+    """RESCALE int8 -> int8, CLAMP."""
+    del out
+    graph = Graph()
+    x = graph.input(case["x"])
+    q = graph.rescale(x, case["multiplier"], case["shift"], case["zx"], case["zo"], "int8")
+    return graph.run(graph.clamp(q, case["lo"], case["hi"]))
+
+
+def max_pool2d(case: Case, out: tuple[int, ...]) -> Array:
+    """MAX_POOL2D, then RESCALE if the quantization differs, CLAMP."""
+    graph = Graph()
+    x, pads = case["x"], []
+    for axis in (0, 1):
+        before = case["padding"][axis]
+        kernel, stride = case["kernel"][axis], case["stride"][axis]
+        x, after = _fit(x, axis + 1, out[axis + 1], kernel, stride, before)
+        pads += [before, after]
+    values = (list(case["kernel"]), list(case["stride"]), pads, ts.NanPropagationMode.PROPAGATE)
+    value = graph.op(
+        ts.Op.MAX_POOL2D, [graph.input(x)], out, "int8", "MaxPool2dAttribute", *values
+    )
+    if case["multiplier"]:
+        m, s = case["multiplier"], case["shift"]
+        value = graph.rescale(value, m, s, case["zx"], case["zo"], "int8")
+    return graph.run(graph.clamp(value, case["lo"], case["hi"]))
+
+
+def _average_windows(
+    case: Case, x: Array, kernel: list[int], stride: list[int], pads: list[int], out: tuple[int, ...]
+) -> Array:
+    """AVG_POOL2D (equal quantization), CLAMP."""
+    graph = Graph()
+    zero = [graph.const([case["zx"]], "int8"), graph.const([case["zo"]], "int8")]
+    values = (kernel, stride, pads, ts.DType.INT32)
+    q = graph.op(
+        ts.Op.AVG_POOL2D, [graph.input(x), *zero], out, "int8", "AvgPool2dAttribute", *values
+    )
+    return graph.run(graph.clamp(q, case["lo"], case["hi"]))
+
+
+def _average_sums(case: Case, total: Array, divisor: Array) -> Array:
+    """Codes from window sums [N, H, W, C]: RESCALE per divisor, or an exact INTDIV.
+
+    Round half away from zero of s / n is (2 * s + n * sign(s)) / (2 * n), truncated.
+    """
+    flat = np.ascontiguousarray(total.transpose(0, 3, 1, 2)).reshape(-1, divisor.size)
+    graph = Graph()
+    sums = graph.input(flat)
+    if case["by_count"]:
+        pairs = [case["by_count"][n] for n in divisor.flatten().tolist()]
+        per_position = {"multiplier": [m for m, _ in pairs], "shift": [s for _, s in pairs]}
+        q = _finish(graph, sums, {**case, **per_position})
+    else:
+        counts = graph.const(divisor.reshape(1, -1), "int32")
+        twice = graph.const(2 * divisor.reshape(1, -1), "int32")
+        shift = graph.const([0], "int8")
+        shape = flat.shape
+        double = graph.op(ts.Op.ADD, [sums, sums], shape, "int32", "AddAttribute")
+        sign = [graph.clamp(sums, -1, 1), counts, shift]
+        half = graph.op(ts.Op.MUL, sign, shape, "int32", "MulAttribute")
+        top = graph.op(ts.Op.ADD, [double, half], shape, "int32", "AddAttribute")
+        mean = graph.op(ts.Op.INTDIV, [top, twice], shape, "int32", "IntDivAttribute")
+        q = _finish(graph, mean, {**case, "multiplier": [2**30], "shift": [30]})
+    n, h, w, c = total.shape
+    return q.reshape(n, c, h, w).transpose(0, 2, 3, 1)
+
+
+def avg_pool2d(case: Case, out: tuple[int, ...]) -> Array:
+    """AVG_POOL2D where TOSA can say it, else a DEPTHWISE_CONV2D of ones and the division."""
+    x, kernel, stride = case["x"], list(case["kernel"]), list(case["stride"])
+    padding = list(case["padding"])
+    if case["include_pad"] and not case["override"]:  # explicit padding counts: make it input
+        x = np.pad(
+            x, [(0, 0), *((p, p) for p in padding), (0, 0)], constant_values=case["zx"]
+        )
+        padding = [0, 0]
+    if not case["by_count"] and not case["override"]:
+        pads = []
+        for axis in (0, 1):
+            args = (out[axis + 1], kernel[axis], stride[axis], padding[axis])
+            x, after = _fit(x, axis + 1, *args)
+            pads += [padding[axis], after]
+        return _average_windows(case, x, kernel, stride, pads, out)
+    channels = x.shape[3]
+    graph = Graph()
+    ones = np.ones((*kernel, channels, 1), np.int8)
+    zero = np.zeros(channels, np.int32)
+    plain = {"padding": padding, "stride": stride, "dilation": (1, 1)}
+    op = ts.Op.DEPTHWISE_CONV2D
+    acc = _convolve(graph, op, x, ones, zero, case["zx"], plain, (out[1], out[2]))
+    return _average_sums(case, graph.run(acc), case["divisor"])
+
+
+def adaptive_avg_pool2d(case: Case, out: tuple[int, ...]) -> Array:
+    """One window at a time."""
+    x = case["x"]
+    result = np.empty(out, np.int8)
+    rows, columns = out[1], out[2]
+    for i in range(rows):
+        for j in range(columns):
+            top, bottom = i * x.shape[1] // rows, -(-(i + 1) * x.shape[1] // rows)
+            left, right = j * x.shape[2] // columns, -(-(j + 1) * x.shape[2] // columns)
+            window = x[:, top:bottom, left:right]
+            size = [bottom - top, right - left]
+            shape = (out[0], 1, 1, out[3])
+            if case["by_count"]:
+                graph = Graph()
+                total = graph.run(_sum(graph, window, case["zx"], [1, 2]))
+                part = _average_sums(case, total, np.array([[size[0] * size[1]]], np.int32))
+            else:
+                part = _average_windows(case, window, size, [1, 1], [0, 0, 0, 0], shape)
+            result[:, i : i + 1, j : j + 1] = part
+    return result
+
+
+def _sum(graph: Graph, x: Array, zx: int, axes: list[int]) -> Value:
+    """REDUCE_SUM of x - zx over `axes`, kept as size one."""
+    value = graph.rescale(graph.input(x), [2**30], [30], zx, 0, "int32")
+    for axis in axes:
+        shape = tuple(1 if i == axis else size for i, size in enumerate(value.shape))
+        value = graph.op(ts.Op.REDUCE_SUM, [value], shape, "int32", "ReduceSumAttribute", axis)
+    return value
+
+
+def mean(case: Case, out: tuple[int, ...]) -> Array:
+    """REDUCE_SUM over each axis, RESCALE, CLAMP."""
+    graph = Graph()
+    return _finish(graph, _sum(graph, case["x"], case["zx"], case["axes"]), case).reshape(out)
+
+
+OPERATORS: dict[str, Callable[[Case, tuple[int, ...]], Array]] = {
+    "rescale": rescale,
+    "conv2d": conv2d,
+    "linear": linear,
+    "add": add,
+    "requantize": requantize,
+    "max_pool2d": max_pool2d,
+    "avg_pool2d": avg_pool2d,
+    "adaptive_avg_pool2d": adaptive_avg_pool2d,
+    "mean": mean,
+}
