@@ -323,40 +323,41 @@ def read_header(data: bytes) -> PayloadHeader:
     )
 
 
+def _find_delegates(pte: bytes) -> list[DelegatePayload]:
+    # Imported here: it brings in torch, which a reader of plain payloads does not need.
+    from executorch.exir._serialize._program import deserialize_pte_binary
+
+    program = deserialize_pte_binary(pte).program  # delegate data is inline after this
+    return [
+        DelegatePayload(
+            plan.name,
+            position,
+            bytes(program.backend_delegate_data[delegate.processed.index].data),
+        )
+        for plan in program.execution_plan
+        for position, delegate in enumerate(plan.delegates)
+        if delegate.id == BACKEND_ID
+    ]
+
+
 def extract_delegates(pte: bytes) -> list[DelegatePayload]:
     """The fused_quant delegates of an ExecuTorch program, by method and position.
 
     Raises ValueError if `pte` is not a program that this version of ExecuTorch reads.
     """
-    # Imported here: it brings in torch, which a reader of plain payloads does not need.
-    from executorch.exir._serialize._program import deserialize_pte_binary
-    from executorch.exir.schema import DataLocation
-
+    found = pte[4:8]
     require(
-        pte[4:8] == _EXECUTORCH_IDENTIFIER,
+        found == _EXECUTORCH_IDENTIFIER,
         "ExecuTorch program identifier",
-        pte[4:8],
+        found,
         str(_EXECUTORCH_IDENTIFIER),
     )
     try:
-        program = deserialize_pte_binary(pte).program
-    except Exception as error:  # the deserializer documents no exception types
-        raise ValueError(f"malformed ExecuTorch program of {len(pte)} bytes: {error}") from error
-    found = []
-    for plan in program.execution_plan:
-        for position, delegate in enumerate(plan.delegates):
-            if delegate.id != BACKEND_ID:
-                continue
-            require(
-                delegate.processed.location == DataLocation.INLINE
-                and delegate.processed.index < len(program.backend_delegate_data),
-                f"method {plan.name}, delegate {position}: data",
-                delegate.processed,
-                "a reference to delegate data",
-            )
-            blob = program.backend_delegate_data[delegate.processed.index].data
-            found.append(DelegatePayload(plan.name, position, bytes(blob)))
-    return found
+        return _find_delegates(pte)
+    except Exception as error:  # ExecuTorch's deserializer trusts its input and may raise anything
+        raise ValueError(
+            f"malformed ExecuTorch program of {len(pte)} bytes: {type(error).__name__}: {error}"
+        ) from error
 
 
 def extract_payloads(pte: bytes) -> list[bytes]:
