@@ -17,7 +17,7 @@ struct IsaEntry {
 
 // In the order of the enumerators, so that the enumerator is the index.
 constexpr IsaEntry kIsaEntries[] = {
-    {"scalar", Isa::kScalar, always},
+    {"scalar", Isa::scalar, always},
 };
 constexpr size_t kIsaCount = sizeof(kIsaEntries) / sizeof(kIsaEntries[0]);
 

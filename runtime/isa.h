@@ -10,9 +10,10 @@
 
 namespace fused_quant {
 
-// Ordered: a request for one allows itself and everything before it.
+// Named as in kernels.inc and in the stems of kernel files. Ordered: a request for one allows
+// itself and everything before it.
 enum class Isa : uint8_t {
-  kScalar = 0,
+  scalar = 0,
 };
 
 // The name used in kernels.inc, in options and in reports; never null.

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 #include "isa.h"
 #include "payload.h"
@@ -38,12 +39,22 @@ struct Step {
   }
 };
 
+constexpr size_t kMaxParamsBytes = 256;  // of one operator's parameter block, 8-byte aligned
+
 // What preparing an operator asks for. Scratch is 16-byte aligned, holds anything when a step
 // starts, and is shared with the other steps.
 struct Prepared {
-  size_t params_bytes = 0;   // bytes written to the parameter block
+  size_t params_bytes = 0;  // bytes of the parameter block in use
   uint64_t scratch_bytes = 0;
 };
+
+// Starts the parameter block of an operator: a plain struct of type T.
+template <typename T>
+T* new_params(void* params, Prepared* prepared) {
+  static_assert(sizeof(T) <= kMaxParamsBytes && alignof(T) <= 8, "see kParamsBytes in plan.h");
+  prepared->params_bytes = sizeof(T);
+  return new (params) T();
+}
 
 // The payload's view of one operator, while it is validated. Operand indices are verified; shapes
 // are positive; no output region overlaps an input or another output.
@@ -82,7 +93,7 @@ class OpContext {
   Isa isa_;
 };
 
-// Validates one operator completely and writes its parameter block, at most kParamsBytes bytes.
+// Validates one operator completely and writes its parameter block, at most kMaxParamsBytes bytes.
 using PrepareFunction = Status (*)(const OpContext& context, void* params, Prepared* prepared);
 using KernelFunction = void (*)(const Step& step);
 

@@ -51,9 +51,9 @@ Status memory_needs(const void* payload, size_t size, MemoryNeeds* needs,
 
 // What a caller must know about a delegate input or output.
 struct TensorInfo {
-  TensorView view;           // sizes as stored; data is null
+  TensorView view;  // sizes as stored; data is null
   size_t nbytes = 0;
-  const char* name = "";     // never null
+  const char* name = "";  // never null
   // dim_order[i] is the logical dimension behind stored dimension i; null = identity.
   const uint8_t* dim_order = nullptr;
 };

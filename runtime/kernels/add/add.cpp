@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+#include "kernels/add/add.h"
+
+#include "numerics/requantize.h"
+#include "op_check.h"
+
+namespace fused_quant {
+namespace {
+
+// Dimension `i` of `view`, counted as if it had `rank` dimensions with ones in front.
+uint32_t aligned_dim(const TensorView& view, uint32_t rank, uint32_t i) {
+  const uint32_t missing = rank - view.rank;
+  return i < missing ? 1 : view.dim[i - missing];
+}
+
+// Element stride of each dimension of `view` aligned to `rank`; 0 where it is broadcast.
+void aligned_strides(const TensorView& view, uint32_t rank, uint32_t (&strides)[kMaxRank]) {
+  uint32_t step = 1;
+  for (uint32_t i = rank; i > 0; --i) {
+    const uint32_t size = aligned_dim(view, rank, i - 1);
+    strides[i - 1] = size == 1 ? 0 : step;
+    step *= size;
+  }
+}
+
+Status prepare_broadcast(const OpContext& context, const TensorView& a, const TensorView& b,
+                         const TensorView& y, StridedLoop<2>* loop) {
+  if (a.count() == y.count() && b.count() == y.count()) {
+    loop->append(y.count(), {1, 1});
+    loop->finish();
+    return Status();
+  }
+  uint32_t rank = a.rank > b.rank ? a.rank : b.rank;
+  rank = y.rank > rank ? y.rank : rank;
+  uint32_t a_stride[kMaxRank] = {};
+  uint32_t b_stride[kMaxRank] = {};
+  aligned_strides(a, rank, a_stride);
+  aligned_strides(b, rank, b_stride);
+  for (uint32_t i = 0; i < rank; ++i) {
+    const uint32_t a_dim = aligned_dim(a, rank, i);
+    const uint32_t b_dim = aligned_dim(b, rank, i);
+    const uint32_t y_dim = aligned_dim(y, rank, i);
+    if (a_dim != 1 && b_dim != 1 && a_dim != b_dim) {
+      return context.invalid("shapes do not broadcast", b_dim, a_dim);
+    }
+    const uint32_t expected = a_dim != 1 ? a_dim : b_dim;
+    if (y_dim != expected) return context.invalid("output size", y_dim, expected);
+    loop->append(y_dim, {a_stride[i], b_stride[i]});
+  }
+  loop->finish();
+  return Status();
+}
+
+Status check_terms(const OpContext& context, const schema::ElementwiseParams& given) {
+  if (length_of(given.input_zero_point()) != 2) {
+    return context.invalid("number of input zero points", length_of(given.input_zero_point()), 2);
+  }
+  if (length_of(given.negate()) != 0 && length_of(given.negate()) != 2) {
+    return context.invalid("number of signs", length_of(given.negate()), 2);
+  }
+  FQ_RETURN_IF_ERROR(check_multipliers(context, given.multiplier(), given.shift(), 2));
+  int64_t bound = 0;
+  for (uint32_t k = 0; k < 2; ++k) {
+    const int32_t zero_point = given.input_zero_point()->Get(k);
+    FQ_RETURN_IF_ERROR(check_zero_point(context, zero_point, schema::DType_s8));
+    // R is monotonic in its argument and |R(-v)| <= R(v), since ties go up.
+    bound +=
+        rescale(max_distance_s8(zero_point), given.multiplier()->Get(k), given.shift()->Get(k));
+  }
+  if (bound > INT32_MAX) return context.invalid("sum may exceed int32", bound, INT32_MAX);
+  return check_multiplier(context, given.output_multiplier(), given.output_shift());
+}
+
+}  // namespace
+
+Status prepare_add(const OpContext& context, void* params, Prepared* prepared) {
+  FQ_RETURN_IF_ERROR(check_operand_counts(context, 2, 2, 1));
+  const auto* given = context.params<schema::ElementwiseParams>();
+  if (given == nullptr) return context.invalid("add without ElementwiseParams");
+  const TensorView a = context.input(0);
+  const TensorView b = context.input(1);
+  const TensorView y = context.output(0);
+  FQ_RETURN_IF_ERROR(check_dtype(context, a, schema::DType_s8, "first input dtype"));
+  FQ_RETURN_IF_ERROR(check_dtype(context, b, schema::DType_s8, "second input dtype"));
+  FQ_RETURN_IF_ERROR(check_dtype(context, y, schema::DType_s8, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_terms(context, *given));
+  FQ_RETURN_IF_ERROR(check_zero_point(context, given->output_zero_point(), y.dtype));
+  FQ_RETURN_IF_ERROR(check_clamp(context, given->clamp_min(), given->clamp_max(), y.dtype));
+  auto* p = new_params<AddParams>(params, prepared);
+  FQ_RETURN_IF_ERROR(prepare_broadcast(context, a, b, y, &p->loop));
+  for (uint32_t k = 0; k < 2; ++k) {
+    p->zero_point[k] = given->input_zero_point()->Get(k);
+    p->multiplier[k] = given->multiplier()->Get(k);
+    p->shift[k] = given->shift()->Get(k);
+    p->sign[k] = is_negated(given->negate(), k) ? -1 : 1;
+  }
+  p->output_multiplier = given->output_multiplier();
+  p->output_shift = given->output_shift();
+  p->output_zero_point = given->output_zero_point();
+  p->clamp_min = given->clamp_min();
+  p->clamp_max = given->clamp_max();
+  return Status();
+}
+
+void add_s8_scalar(const Step& step) {
+  const auto& p = step.params<AddParams>();
+  const int8_t* a = step.input<int8_t>(0);
+  const int8_t* b = step.input<int8_t>(1);
+  int8_t* y = step.output<int8_t>(0);
+  const uint32_t a_stride = p.loop.stride[0][p.loop.rank - 1];
+  const uint32_t b_stride = p.loop.stride[1][p.loop.rank - 1];
+  const auto term = [&p](int8_t code, uint32_t k) {
+    const int64_t t = rescale(code - p.zero_point[k], p.multiplier[k], p.shift[k]);
+    return p.sign[k] * static_cast<int32_t>(t);
+  };
+  for_each_row(p.loop, [&](uint32_t to, const uint32_t(&from)[2], uint32_t length) {
+    const int8_t* a_row = a + from[0];
+    const int8_t* b_row = b + from[1];
+    for (uint32_t i = 0; i < length; ++i) {
+      const int32_t sum = term(a_row[i * a_stride], 0) + term(b_row[i * b_stride], 1);
+      y[to + i] = static_cast<int8_t>(requantize(sum, p.output_multiplier, p.output_shift,
+                                                 p.output_zero_point, p.clamp_min, p.clamp_max));
+    }
+  });
+}
+
+}  // namespace fused_quant

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// conv2d: regular and grouped convolution.
+//
+//   acc[o] = bias[o] + sum over kernel_h, kernel_w, in_c / groups of x * weight[o]
+//   q[o]   = clamp(output_zero_point + R(acc[o]; multiplier[o], shift[o]), clamp_min, clamp_max)
+//
+// The bias is folded (bias - input_zero_point * sum(weight[o])), so x is used as stored and a tap
+// in the padding counts as a code equal to the input zero point. Any weight code is allowed.
+#pragma once
+
+#include "kernels/dot/dot.h"
+#include "op.h"
+
+namespace fused_quant {
+
+struct Conv2dParams {
+  ConvShape shape;
+  uint32_t groups;
+  bool has_bias;
+  int32_t input_zero_point;
+  DotOutput output;
+};
+
+// Inputs: x (s8 [batch, in_h, in_w, in_c]), weight (s8 [out_c, kernel_h, kernel_w, in_c / groups]),
+// bias (s32 [out_c], optional). Output: q (s8 [batch, out_h, out_w, out_c]).
+Status prepare_conv2d(const OpContext& context, void* params, Prepared* prepared);
+void conv2d_s8_scalar(const Step& step);
+
+}  // namespace fused_quant

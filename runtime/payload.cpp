@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+#include "payload.h"
+
+#include <cfloat>
+
+namespace fused_quant {
+namespace {
+
+using schema::Storage;
+
+constexpr const char* kIdentifier = "FQP1";
+
+// A payload may not be larger, so that sizes and offsets fit int32 on every target.
+constexpr uint64_t kMaxPayloadBytes = 0x7fffffff;
+
+// Root, tensors, two tables per operator and constants; see kMaxTensors and the others.
+constexpr uint32_t kMaxTables = 1 + kMaxTensors + 2 * kMaxOps + kMaxConstants;
+constexpr uint32_t kMaxDepth = 4;  // payload, operator, parameters; one to spare
+
+Status invalid(const char* what, int64_t where = -1, int64_t got = 0, int64_t expected = 0) {
+  return make_status(Code::kInvalidProgram, what, static_cast<int32_t>(where), got, expected);
+}
+
+template <typename Vector>
+uint32_t size_of(const Vector* vector) {
+  return vector == nullptr ? 0 : vector->size();
+}
+
+// Normal float32 numbers whose reciprocal is normal too; false for NaN. The scale of an accumulator
+// is a product of two scales that may leave that range, and no kernel reads it.
+bool is_scale(float scale, schema::DType dtype) {
+  if (dtype == schema::DType_s32 || dtype == schema::DType_s64) {
+    return scale >= 0.0f && scale <= FLT_MAX;
+  }
+  return scale >= 0x1p-126f && scale <= 0x1p126f;
+}
+
+bool code_range(schema::DType dtype, int64_t* lo, int64_t* hi) {
+  switch (dtype) {
+    case schema::DType_s8:
+      *lo = -128, *hi = 127;
+      return true;
+    case schema::DType_u8:
+      *lo = 0, *hi = 255;
+      return true;
+    case schema::DType_s16:
+      *lo = -32768, *hi = 32767;
+      return true;
+    case schema::DType_s32:
+    case schema::DType_s64:  // zero points and bounds are 32-bit fields
+      *lo = INT32_MIN, *hi = INT32_MAX;
+      return true;
+    case schema::DType_f32:
+      return false;
+  }
+  return false;
+}
+
+Status check_structure(const void* data, size_t size) {
+  if (data == nullptr) return make_status(Code::kInvalidArgument, "payload is null");
+  if (!is_aligned(data, kAlignment)) {
+    const auto address = reinterpret_cast<uintptr_t>(data);
+    return make_status(Code::kInvalidArgument, "payload address is not 16-byte aligned", -1,
+                       static_cast<int64_t>(address % kAlignment), 0);
+  }
+  if (size < 2 * sizeof(flatbuffers::uoffset_t) || size > kMaxPayloadBytes) {
+    return invalid("payload size out of range", -1, static_cast<int64_t>(size), 8);
+  }
+  if (!flatbuffers::BufferHasIdentifier(data, kIdentifier)) {
+    return make_status(Code::kInvalidCompatibility, "payload identifier is not FQP1");
+  }
+  flatbuffers::Verifier::Options options;
+  options.max_depth = kMaxDepth;
+  options.max_tables = kMaxTables;
+  flatbuffers::Verifier verifier(static_cast<const uint8_t*>(data), size, options);
+  if (!verifier.VerifyBuffer<schema::Payload>(kIdentifier)) {
+    return invalid("payload is truncated or corrupt");
+  }
+  const schema::Payload* payload = schema::GetPayload(data);
+  if (payload->format_version() != kFormatVersion) {
+    return make_status(Code::kInvalidCompatibility, "payload format version", -1,
+                       payload->format_version(), kFormatVersion);
+  }
+  return Status();
+}
+
+Status check_counts(const schema::Payload& payload, PayloadCounts* counts) {
+  counts->tensors = size_of(payload.tensors());
+  counts->ops = size_of(payload.ops());
+  if (counts->tensors > kMaxTensors) {
+    return invalid("too many tensors", -1, counts->tensors, kMaxTensors);
+  }
+  if (counts->ops == 0 || counts->ops > kMaxOps) {
+    return invalid("number of operators out of range", -1, counts->ops, kMaxOps);
+  }
+  const uint32_t constants = size_of(payload.constants());
+  if (constants > kMaxConstants) return invalid("too many constants", -1, constants, kMaxConstants);
+  uint64_t operands = 0;
+  for (uint32_t i = 0; i < counts->ops; ++i) {
+    const schema::Op* op = payload.ops()->Get(i);
+    operands += uint64_t{size_of(op->inputs())} + size_of(op->outputs());
+    if (operands > kMaxOperands) return invalid("too many operands", i, kMaxOperands + 1);
+  }
+  counts->operands = static_cast<uint32_t>(operands);
+  return Status();
+}
+
+// Writes the bytes of the tensor.
+Status check_sizes(const schema::Tensor& tensor, uint32_t index, uint64_t* bytes) {
+  const uint32_t rank = size_of(tensor.shape());
+  if (rank > kMaxRank) return invalid("tensor rank too large", index, rank, kMaxRank);
+  *bytes = dtype_bytes(tensor.dtype());
+  if (*bytes == 0) return invalid("unknown tensor dtype", index, tensor.dtype());
+  for (uint32_t i = 0; i < rank; ++i) {
+    // At most (2^31 - 1) * (2^32 - 1) < 2^63: no overflow before the check.
+    *bytes *= tensor.shape()->Get(i);
+    if (*bytes == 0) return invalid("tensor has no elements", index);
+    if (*bytes > kMaxTensorBytes) {
+      return invalid("tensor is too large", index, static_cast<int64_t>(*bytes), kMaxTensorBytes);
+    }
+  }
+  const uint32_t orders = size_of(tensor.dim_order());
+  if (orders == 0) return Status();
+  if (orders != rank) return invalid("tensor dim_order length", index, orders, rank);
+  uint32_t seen = 0;
+  for (uint32_t i = 0; i < rank; ++i) {
+    const uint32_t dim = tensor.dim_order()->Get(i);
+    if (dim >= rank || (seen >> dim & 1u) != 0) {
+      return invalid("tensor dim_order is no permutation", index, dim, rank);
+    }
+    seen |= 1u << dim;
+  }
+  return Status();
+}
+
+Status check_quantization(const schema::Tensor& tensor, uint32_t index) {
+  const uint32_t scales = size_of(tensor.scale());
+  const uint32_t zero_points = size_of(tensor.zero_point());
+  if (scales != zero_points) {
+    return invalid("tensor has unequal scales and zero points", index, scales, zero_points);
+  }
+  if (scales == 0) return Status();
+  int64_t lo = 0;
+  int64_t hi = 0;
+  if (!code_range(tensor.dtype(), &lo, &hi)) return invalid("float tensor with a scale", index);
+  if (tensor.quant_min() > tensor.quant_max() || tensor.quant_min() < lo ||
+      tensor.quant_max() > hi) {
+    return invalid("tensor code range", index, tensor.quant_min(), lo);
+  }
+  if (scales > 1) {
+    const int axis = tensor.axis();
+    if (axis < 0 || static_cast<uint32_t>(axis) >= size_of(tensor.shape())) {
+      return invalid("tensor quantization axis", index, axis);
+    }
+    const uint32_t extent = tensor.shape()->Get(static_cast<uint32_t>(axis));
+    if (extent != scales) return invalid("tensor scales per channel", index, scales, extent);
+  }
+  for (uint32_t i = 0; i < scales; ++i) {
+    if (!is_scale(tensor.scale()->Get(i), tensor.dtype())) {
+      return invalid("tensor scale out of range", index, i);
+    }
+    const int32_t zero_point = tensor.zero_point()->Get(i);
+    if (zero_point < lo || zero_point > hi) {
+      return invalid("tensor zero point out of range", index, zero_point, lo);
+    }
+  }
+  return Status();
+}
+
+Status check_place(const schema::Payload& payload, const schema::Tensor& tensor, uint32_t index,
+                   uint64_t bytes) {
+  const uint32_t location = tensor.location();
+  switch (tensor.storage()) {
+    case Storage::Storage_input:
+      if (location >= size_of(payload.inputs()) || payload.inputs()->Get(location) != index) {
+        return invalid("input tensor is not at its position", index, location);
+      }
+      return Status();
+    case Storage::Storage_output:
+      if (location >= size_of(payload.outputs()) || payload.outputs()->Get(location) != index) {
+        return invalid("output tensor is not at its position", index, location);
+      }
+      return Status();
+    case Storage::Storage_arena:
+      if (location % kAlignment != 0) return invalid("arena offset alignment", index, location);
+      if (location + bytes > payload.arena_bytes()) {
+        return invalid("tensor exceeds the arena", index, static_cast<int64_t>(location + bytes),
+                       payload.arena_bytes());
+      }
+      return Status();
+    case Storage::Storage_constant: {
+      if (location >= size_of(payload.constants())) {
+        return invalid("constant index", index, location, size_of(payload.constants()));
+      }
+      const auto* content = payload.constants()->Get(location)->data();
+      if (size_of(content) != bytes) {
+        return invalid("constant size", index, size_of(content), static_cast<int64_t>(bytes));
+      }
+      if (!is_aligned(content->data(), kAlignment)) return invalid("constant alignment", index);
+      return Status();
+    }
+  }
+  return invalid("unknown tensor storage", index, tensor.storage());
+}
+
+Status check_boundary(const flatbuffers::Vector<uint32_t>* tensors, const schema::Payload& payload,
+                      Storage storage) {
+  for (uint32_t i = 0; i < size_of(tensors); ++i) {
+    const uint32_t index = tensors->Get(i);
+    if (index >= size_of(payload.tensors())) {
+      return invalid("input or output index", i, index, size_of(payload.tensors()));
+    }
+    const schema::Tensor* tensor = payload.tensors()->Get(index);
+    if (tensor->storage() != storage || tensor->location() != i) {
+      return invalid("input or output is stored elsewhere", index, tensor->location(), i);
+    }
+  }
+  return Status();
+}
+
+// True if an operator before `end` writes `tensor`. Searches backwards: producers are near.
+bool is_written(const schema::Payload& payload, uint32_t end, uint32_t tensor) {
+  for (uint32_t i = end; i > 0; --i) {
+    const auto* outputs = payload.ops()->Get(i - 1)->outputs();
+    for (uint32_t k = 0; k < size_of(outputs); ++k) {
+      if (static_cast<uint32_t>(outputs->Get(k)) == tensor) return true;
+    }
+  }
+  return false;
+}
+
+Status check_input_operands(const schema::Payload& payload, uint32_t op) {
+  const auto* inputs = payload.ops()->Get(op)->inputs();
+  const uint32_t tensors = size_of(payload.tensors());
+  for (uint32_t k = 0; k < size_of(inputs); ++k) {
+    const int32_t operand = inputs->Get(k);
+    if (operand == -1) continue;
+    const uint32_t index = static_cast<uint32_t>(operand);
+    if (index >= tensors) return invalid("operand index", op, operand, tensors);
+    const Storage storage = payload.tensors()->Get(index)->storage();
+    if (storage == Storage::Storage_input || storage == Storage::Storage_constant) continue;
+    if (!is_written(payload, op, index)) {
+      return invalid("operand is read before it is written", op, operand);
+    }
+  }
+  return Status();
+}
+
+Status check_output_operands(const schema::Payload& payload, uint32_t op) {
+  const auto* outputs = payload.ops()->Get(op)->outputs();
+  const uint32_t tensors = size_of(payload.tensors());
+  for (uint32_t k = 0; k < size_of(outputs); ++k) {
+    const int32_t operand = outputs->Get(k);
+    const uint32_t index = static_cast<uint32_t>(operand);
+    if (index >= tensors) return invalid("operand index", op, operand, tensors);
+    const Storage storage = payload.tensors()->Get(index)->storage();
+    if (storage == Storage::Storage_input || storage == Storage::Storage_constant) {
+      return invalid("operator writes an input or a constant", op, operand);
+    }
+    if (is_written(payload, op, index)) return invalid("tensor is written twice", op, operand);
+    for (uint32_t other = 0; other < k; ++other) {
+      if (outputs->Get(other) == operand) return invalid("tensor is written twice", op, operand);
+    }
+  }
+  return Status();
+}
+
+bool overlap(const schema::Payload& payload, uint32_t a, uint32_t b) {
+  if (a == b) return true;
+  const schema::Tensor* first = payload.tensors()->Get(a);
+  const schema::Tensor* second = payload.tensors()->Get(b);
+  if (first->storage() != Storage::Storage_arena || second->storage() != Storage::Storage_arena) {
+    return false;
+  }
+  const uint64_t first_end = first->location() + uint64_t{tensor_bytes(tensor_view(payload, a))};
+  const uint64_t second_end = second->location() + uint64_t{tensor_bytes(tensor_view(payload, b))};
+  return first->location() < second_end && second->location() < first_end;
+}
+
+// Kernels may read an input after they have written part of an output.
+Status check_overlap(const schema::Payload& payload, uint32_t op) {
+  const auto* inputs = payload.ops()->Get(op)->inputs();
+  const auto* outputs = payload.ops()->Get(op)->outputs();
+  for (uint32_t k = 0; k < size_of(outputs); ++k) {
+    const uint32_t output = static_cast<uint32_t>(outputs->Get(k));
+    for (uint32_t i = 0; i < size_of(inputs); ++i) {
+      if (inputs->Get(i) < 0) continue;
+      if (overlap(payload, output, static_cast<uint32_t>(inputs->Get(i)))) {
+        return invalid("output overlaps an input", op, output, inputs->Get(i));
+      }
+    }
+    for (uint32_t other = 0; other < k; ++other) {
+      if (overlap(payload, output, static_cast<uint32_t>(outputs->Get(other)))) {
+        return invalid("outputs overlap", op, output, outputs->Get(other));
+      }
+    }
+  }
+  return Status();
+}
+
+Status check_program(const schema::Payload& payload) {
+  for (uint32_t op = 0; op < size_of(payload.ops()); ++op) {
+    FQ_RETURN_IF_ERROR(check_input_operands(payload, op));
+    FQ_RETURN_IF_ERROR(check_output_operands(payload, op));
+    FQ_RETURN_IF_ERROR(check_overlap(payload, op));
+  }
+  for (uint32_t i = 0; i < size_of(payload.outputs()); ++i) {
+    const uint32_t tensor = payload.outputs()->Get(i);
+    if (!is_written(payload, size_of(payload.ops()), tensor)) {
+      return invalid("output is never written", tensor, i);
+    }
+  }
+  return Status();
+}
+
+}  // namespace
+
+Status open_payload(const void* data, size_t size, const schema::Payload** payload,
+                    PayloadCounts* counts) {
+  FQ_RETURN_IF_ERROR(check_structure(data, size));
+  const schema::Payload& root = *schema::GetPayload(data);
+  PayloadCounts found;
+  FQ_RETURN_IF_ERROR(check_counts(root, &found));
+  for (uint32_t i = 0; i < found.tensors; ++i) {
+    const schema::Tensor& tensor = *root.tensors()->Get(i);
+    uint64_t bytes = 0;
+    FQ_RETURN_IF_ERROR(check_sizes(tensor, i, &bytes));
+    FQ_RETURN_IF_ERROR(check_quantization(tensor, i));
+    FQ_RETURN_IF_ERROR(check_place(root, tensor, i, bytes));
+  }
+  FQ_RETURN_IF_ERROR(check_boundary(root.inputs(), root, Storage::Storage_input));
+  FQ_RETURN_IF_ERROR(check_boundary(root.outputs(), root, Storage::Storage_output));
+  FQ_RETURN_IF_ERROR(check_program(root));
+  *payload = &root;
+  *counts = found;
+  return Status();
+}
+
+TensorView tensor_view(const schema::Payload& payload, uint32_t index) {
+  const schema::Tensor& tensor = *payload.tensors()->Get(index);
+  TensorView view;
+  view.rank = static_cast<uint8_t>(size_of(tensor.shape()));
+  view.dtype = tensor.dtype();
+  for (uint32_t i = 0; i < view.rank; ++i) view.dim[i] = tensor.shape()->Get(i);
+  if (tensor.storage() == Storage::Storage_constant) {
+    // Operands that are written are never constants, so nothing writes through this pointer.
+    view.data = const_cast<uint8_t*>(payload.constants()->Get(tensor.location())->data()->data());
+  }
+  return view;
+}
+
+}  // namespace fused_quant
