@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fold dequantize -> operator -> quantize into one `fused_quant` operator.
+
+The same function serves a user's converted module (`fuse`) and the graphs that the partitioner and
+the delegate look at (`fuse_graph`), so what one accepts the other makes. A node is folded only if
+every argument of it is understood; otherwise it stays as it is, with a recorded reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from fused_quant import graph, numerics
+from fused_quant.ops import activation, registry
+from fused_quant.ops.boundary import params_of
+from fused_quant.ops.requantize import REQUANTIZE
+from fused_quant.ops.spec import Call, OpSpec, Role
+from fused_quant.passes.normalize_edges import normalize_edges, value_of
+from fused_quant.passes.repair import repair
+from fused_quant.passes.restore_linear import restore_linear
+from fused_quant.qparams import QParams
+from fused_quant.reasons import Reason
+
+Owned = Callable[[Node], bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Match:
+    """What one fused operator takes the place of."""
+
+    spec: OpSpec
+    call: Call
+    blocks: dict[str, QParams | None]
+    codes: dict[str, Node | None]
+    out: QParams
+    replaced: tuple[Node, ...]
+    quantizes: tuple[Node, ...]
+
+
+def fuse(gm: GraphModule, owned: Owned | None = None) -> GraphModule:
+    """Fold every `dequantize -> op -> quantize` of a converted module; idempotent.
+
+    gm: the result of convert_pt2e, changed in place and returned. owned: a filter on ATen nodes;
+    nodes it refuses are left alone.
+    """
+    fuse_graph(gm, owned)
+    for node in gm.graph.nodes:
+        node.meta.pop(graph.ORIGIN, None)
+    return gm
+
+
+def fuse_graph(gm: GraphModule, owned: Owned | None = None) -> dict[str, Reason]:
+    """Fold in place, keeping origins; returns the reason for each candidate that was not folded."""
+    registry.load()
+    repair(gm)
+    restore_linear(gm)
+    normalize_edges(gm)
+    reasons: dict[str, Reason] = {}
+    for node in graph.calls(gm):
+        if owned is not None and not owned(node):
+            continue
+        found = _match(gm, node)
+        if isinstance(found, _Match):
+            _fold(gm, node, found)
+        elif found is not None:
+            reasons[node.name] = found
+    _requantize_pairs(gm)
+    gm.graph.eliminate_dead_code()
+    gm.graph.lint()
+    gm.recompile()
+    return reasons
+
+
+def _match(gm: GraphModule, node: Node) -> _Match | Reason | None:
+    """The fused operator a node becomes; None if the node is no candidate at all."""
+    last: Reason | None = None
+    for spec, parse in registry.anchors_of(graph.op_of(node)):
+        try:
+            call = parse(node)
+        except ValueError as error:
+            return Reason("shape", str(error))
+        if isinstance(call, Reason):
+            last = call if last is None or last.code == "overload" else last
+            continue
+        return _match_edges(gm, node, spec, call)
+    return last
+
+
+def _match_edges(gm: GraphModule, node: Node, spec: OpSpec, call: Call) -> _Match | Reason:
+    fusion = spec.fusion
+    assert fusion is not None
+    value = value_of(node)
+    if value is None:
+        return Reason("indices", "a result other than the values is used", "", "values only")
+    tail = [node] if value is node else [node, value]
+    clamp: activation.Range | None = None
+    users = list(value.users)
+    if fusion.clamps and len(users) == 1:
+        clamp = activation.real_range(users[0])
+        if clamp is not None:
+            tail.append(users[0])
+            users = list(users[0].users)
+    if not users or any(graph.op_of(user) != graph.QUANTIZE for user in users):
+        return Reason("float_output", "the result is used in float", "", "quantize only")
+    params = [params_of(user) for user in users]
+    if any(not params[0].same_grid(p) or p.dtype != params[0].dtype for p in params[1:]):
+        return Reason("outputs", "differently quantized results", "", "one quantization")
+    out = _clamped(params[0], clamp)
+    blocks: dict[str, QParams | None] = {}
+    codes: dict[str, Node | None] = {}
+    for operand in fusion.operands:
+        edge = _edge(gm, call.operands.get(operand.name), operand.role, blocks, call)
+        if isinstance(edge, Reason):
+            return edge
+        codes[operand.name], blocks[operand.name] = edge
+    replaced = (*call.absorbed, *tail)
+    return _Match(spec, call, blocks, codes, out, replaced, tuple(users))
+
+
+def _clamped(out: QParams, clamp: activation.Range | None) -> QParams:
+    """Output parameters whose quant_min and quant_max carry a fused activation."""
+    if clamp is None or not numerics.is_float32_scale(out.scale_value):
+        return out
+    low, high = numerics.activation_bounds(
+        out.quant_min, out.quant_max, out.scale_value, out.zero_point_value, *clamp
+    )
+    return dataclasses.replace(out, quant_min=low, quant_max=high)
+
+
+def _edge(
+    gm: GraphModule,
+    node: Node | None,
+    role: Role,
+    blocks: dict[str, QParams | None],
+    call: Call,
+) -> tuple[Node | None, QParams | None] | Reason:
+    """The codes and parameters of one operand; a float bias is quantized here."""
+    if node is None:
+        return (None, None)
+    op = graph.op_of(node)
+    if op == graph.DEQUANTIZE:
+        return (node.args[0], _input_params(node))  # type: ignore[return-value]
+    if op == graph.DEQUANTIZE_CHANNEL:
+        params = _channel_params(gm, node)
+        if params is None:
+            return Reason("constant", f"scale of {node.name}", "computed", "a constant")
+        return (node.args[0], params)  # type: ignore[return-value]
+    if role is Role.BIAS:
+        return _float_bias(gm, node, blocks)
+    return Reason("float_input", f"operand {node.name} is float", str(node.target), "dequantize")
+
+
+def _input_params(node: Node) -> QParams:
+    params = params_of(node)
+    return dataclasses.replace(params, dtype=graph.val_of(node).dtype)
+
+
+def _channel_params(gm: GraphModule, node: Node) -> QParams | None:
+    bound = graph.bind(node)
+    scale = graph.constant_of(gm, bound["scales"])
+    zero_point = graph.constant_of(gm, bound["zero_points"])
+    if scale is None:
+        return None
+    rank = len(graph.shape_of(node))
+    shape = [1] * rank
+    shape[bound["axis"] % rank] = scale.numel()
+    zeros = torch.zeros_like(scale, dtype=torch.int64) if zero_point is None else zero_point
+    return QParams(
+        scale.reshape(shape).contiguous(),
+        zeros.to(torch.int64).reshape(shape).contiguous(),
+        graph.val_of(node).dtype,
+        bound["quant_min"],
+        bound["quant_max"],
+    )
+
+
+def _float_bias(
+    gm: GraphModule, node: Node, blocks: dict[str, QParams | None]
+) -> tuple[Node, QParams] | Reason:
+    """Quantize a constant float bias to int32 at s_x * s_w (rounded in float64, saturating)."""
+    value, x, weight = graph.constant_of(gm, node), blocks["inp"], blocks["weight"]
+    if value is None:
+        return Reason("constant", f"bias {node.name}", "computed", "a constant")
+    if x is None or weight is None or not x.is_per_tensor:
+        return Reason("float_input", "bias without quantized operands", "", "quantized operands")
+    if weight.scale.numel() not in (1, value.numel()):
+        return Reason("granularity", "weight scale", str(tuple(weight.scale.shape)), "per channel")
+    products = x.scale_value * weight.scale.double().reshape(-1)
+    codes = numerics.quantize_bias(value, x.scale_value, weight.scales)
+    info = torch.iinfo(torch.int32)
+    params = QParams(
+        products.to(torch.float32),
+        torch.zeros(products.numel(), dtype=torch.int64),
+        torch.float32,
+        info.min,
+        info.max,
+    )
+    constant = graph.add_constant(gm, node.next, codes, "fused_quant_bias")
+    return (constant, params)
+
+
+def _fold(gm: GraphModule, node: Node, match: _Match) -> None:
+    fusion = match.spec.fusion
+    assert fusion is not None
+    first = match.quantizes[0]
+    arguments: list[Any] = [match.codes[o.name] for o in fusion.operands]
+    for operand in fusion.operands:
+        arguments += _block_arguments(gm, first, match.blocks[operand.name])
+    arguments += _block_arguments(gm, first, match.out)
+    arguments += _attribute_values(match)
+    like = _sources(match)
+    target = fusion_target(match.spec)
+    fused = graph.call(gm, first, target, tuple(arguments), like)
+    result = fused
+    if fusion.indices is not None:
+        result = graph.call(gm, first, graph.GETITEM, (fused, 0), like)
+    for quantize in match.quantizes:
+        quantize.replace_all_uses_with(result)
+        gm.graph.erase_node(quantize)
+    for dead in reversed(match.replaced):  # in-place spellings count as impure: not left to DCE
+        if not dead.users:
+            gm.graph.erase_node(dead)
+
+
+def fusion_target(spec: OpSpec) -> Any:
+    """The registered overload of a fused operator."""
+    from fused_quant import dialect
+
+    return dialect.define(spec)
+
+
+def _sources(match: _Match) -> tuple[Node, ...]:
+    """Every node that disappears into the fused operator, for origins and metadata."""
+    dequantizes = [
+        node
+        for node in match.call.operands.values()
+        if node is not None and graph.op_of(node) in (graph.DEQUANTIZE, graph.DEQUANTIZE_CHANNEL)
+    ]
+    constants = [n for n in match.codes.values() if n is not None and n.op == "get_attr"]
+    return (*constants, *dequantizes, *match.quantizes, *match.replaced)
+
+
+def _attribute_values(match: _Match) -> list[Any]:
+    """Attribute values in schema order."""
+    schema = fusion_target(match.spec)._schema
+    names = [a.name for a in schema.arguments][-len(match.call.attributes) :]
+    return [match.call.attributes[name] for name in names] if match.call.attributes else []
+
+
+def _block_arguments(gm: GraphModule, before: Node, params: QParams | None) -> list[Any]:
+    if params is None:
+        return [None, None, torch.float32, 0, 0]
+    scale = graph.add_constant(gm, before, params.scale, "fused_quant_scale")
+    zero_point = graph.add_constant(gm, before, params.zero_point, "fused_quant_zero_point")
+    return [scale, zero_point, params.dtype, params.quant_min, params.quant_max]
+
+
+def _requantize_pairs(gm: GraphModule) -> None:
+    """dequantize -> quantize becomes requantize; nothing at all if it cannot change a code."""
+    for node in graph.calls(gm):
+        source = node.args[0] if node.args else None
+        if graph.op_of(node) != graph.QUANTIZE or graph.op_of(source) != graph.DEQUANTIZE:
+            continue
+        assert isinstance(source, Node)
+        before, after = _input_params(source), params_of(node)
+        codes = source.args[0]
+        assert isinstance(codes, Node)
+        if _is_identity(codes, before, after):
+            node.replace_all_uses_with(codes)
+            codes.meta[graph.ORIGIN] = tuple(
+                dict.fromkeys((*graph.origins(codes), *graph.origins(source), *graph.origins(node)))
+            )
+            gm.graph.erase_node(node)
+            continue
+        arguments: list[Any] = [codes]
+        arguments += _block_arguments(gm, node, before)
+        arguments += _block_arguments(gm, node, after)
+        target = fusion_target(REQUANTIZE)
+        fused = graph.call(gm, node, target, tuple(arguments), (source, node))
+        node.replace_all_uses_with(fused)
+        gm.graph.erase_node(node)
+
+
+def _is_identity(codes: Node, before: QParams, after: QParams) -> bool:
+    """Same grid, and bounds that no code of the source can exceed."""
+    if not before.same_grid(after) or graph.val_of(codes).dtype != after.dtype:
+        return False
+    info = torch.iinfo(after.dtype)
+    whole = after.quant_min <= info.min and after.quant_max >= info.max
+    within = before.quant_min >= after.quant_min and before.quant_max <= after.quant_max
+    return whole or within

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The program between the graph and the payload: stored tensors and operators in execution order.
+
+`preprocess` makes a `LoweredProgram` from a fused graph, `memory_plan` places its arena tensors,
+`payload` writes it. Shapes are *stored* shapes (channels last for images); `dim_order` says which
+logical dimension each stored one is. Params are the generated schema classes, so what an operator
+serializes is exactly what the runtime reads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+NUMPY_DTYPES: dict[str, npt.DTypeLike] = {
+    "s8": np.int8,
+    "u8": np.uint8,
+    "s16": np.int16,
+    "s32": np.int32,
+    "s64": np.int64,
+    "f32": np.float32,
+}
+
+
+class Storage(enum.Enum):
+    """Where a tensor's bytes live."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    ARENA = "arena"
+    CONSTANT = "constant"
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredQParams:
+    """real = scale * (code - zero_point); several entries run along the stored dimension `axis`."""
+
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...]
+    quant_min: int
+    quant_max: int
+    axis: int = -1
+
+
+@dataclasses.dataclass
+class LoweredTensor:
+    """One tensor of a lowered program.
+
+    `location` is the position among the inputs or outputs, the byte offset in the arena (set by
+    the memory planner) or the index of the constant (set by the payload writer).
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    storage: Storage
+    dim_order: tuple[int, ...] = ()
+    qparams: StoredQParams | None = None
+    data: npt.NDArray[Any] | None = None
+    location: int = -1
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes; a tensor of rank 0 holds one element."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count * np.dtype(NUMPY_DTYPES[self.dtype]).itemsize
+
+
+@dataclasses.dataclass
+class LoweredOp:
+    """One step: tensor indices in operand order (-1 = absent) and its schema params object."""
+
+    opcode: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    params: Any
+    name: str = ""
+    macs: int = 0
+
+
+@dataclasses.dataclass
+class LoweredProgram:
+    """Everything a payload holds. `inputs` and `outputs` are tensor indices in call order."""
+
+    target: str
+    tensors: list[LoweredTensor] = dataclasses.field(default_factory=list)
+    ops: list[LoweredOp] = dataclasses.field(default_factory=list)
+    inputs: list[int] = dataclasses.field(default_factory=list)
+    outputs: list[int] = dataclasses.field(default_factory=list)
+    arena_bytes: int = 0
+    persistent_bytes: int = 0
+
+    def add_tensor(self, tensor: LoweredTensor) -> int:
+        """Append a tensor; returns its index."""
+        self.tensors.append(tensor)
+        return len(self.tensors) - 1
+
+    def add_constant(
+        self, name: str, data: npt.NDArray[Any], dtype: str, qparams: StoredQParams | None = None
+    ) -> int:
+        """Append a constant holding `data` in C order; returns its tensor index."""
+        stored = np.ascontiguousarray(data, dtype=NUMPY_DTYPES[dtype])
+        return self.add_tensor(
+            LoweredTensor(
+                name, dtype, tuple(stored.shape), Storage.CONSTANT, qparams=qparams, data=stored
+            )
+        )
+
+    def add_op(
+        self,
+        opcode: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        params: Any,
+        name: str = "",
+        macs: int = 0,
+    ) -> None:
+        """Append a step."""
+        self.ops.append(LoweredOp(opcode, tuple(inputs), tuple(outputs), params, name, macs))

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""avg_pool2d and adaptive_avg_pool2d.
+
+Equal parameters on both sides: q = clamp(zp + round_half_away(sum(x - zp) / n)). Otherwise
+q = clamp(zp_out + R(sum(x - zp_in); M(s_in / (n * s_out)))), one multiplier per divisor n.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+
+from fused_quant import numerics
+from fused_quant.ops import pooling
+from fused_quant.ops.common import check_rank, pair, parser
+from fused_quant.ops.registry import register
+from fused_quant.ops.spec import (
+    Annotation,
+    Attributes,
+    Fusion,
+    Layout,
+    Operand,
+    OpSpec,
+    Runtime,
+    Site,
+    Tensors,
+)
+from fused_quant.reasons import Reason
+from fused_quant.target import Target
+
+if TYPE_CHECKING:
+    from fused_quant.lowering import Builder
+
+_aten = torch.ops.aten
+_parse_avg = parser(
+    {"inp": "self"},
+    {
+        "kernel_size": lambda v: list(pair(v)),
+        "stride": lambda v: list(pair(v)) if v else [],
+        "padding": lambda v: list(pair(v)),
+        "ceil_mode": bool,
+        "count_include_pad": bool,
+        "divisor_override": lambda v: v,
+    },
+)
+_parse_adaptive = parser({"inp": "self"}, {"output_size": lambda v: list(pair(v))})
+
+
+def _input(tensors: Tensors) -> torch.Tensor:
+    x = tensors["inp"]
+    assert x is not None
+    return x
+
+
+def _aten_avg(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
+    return F.avg_pool2d(
+        _input(tensors),
+        pooling.kernel(attributes),
+        pooling.stride(attributes),
+        pair(attributes["padding"]),
+        attributes["ceil_mode"],
+        attributes["count_include_pad"],
+        attributes["divisor_override"],
+    )
+
+
+def _aten_adaptive(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
+    return F.adaptive_avg_pool2d(_input(tensors), attributes["output_size"])
+
+
+def _sums(site: Site, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    attributes, zero_point = site.attributes, site.block("inp").zero_point_value
+    if "output_size" in attributes:
+        return numerics.adaptive_avg_pool2d(x, zero_point, pair(attributes["output_size"]))
+    return numerics.avg_pool2d(
+        x,
+        zero_point,
+        pooling.kernel(attributes),
+        pooling.stride(attributes),
+        pair(attributes["padding"]),
+        attributes["ceil_mode"],
+        attributes["count_include_pad"],
+        attributes["divisor_override"],
+    )
+
+
+def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
+    return pooling.average(site, *_sums(site, _input(tensors)))
+
+
+def _divisors(site: Site) -> list[int]:
+    """Every divisor that occurs, from the contract applied to an input of zeros."""
+    shape = (1, 1, *site.shapes["inp"][2:])
+    _, divisor = _sums(site, torch.zeros(shape, dtype=torch.int8))
+    return [int(n) for n in divisor.reshape(-1).unique()]
+
+
+def _supported(site: Site, target: Target) -> Reason | None:
+    reason = check_rank(site, target) or pooling.check_image(site) or pooling.covers(site)
+    if reason is not None:
+        return reason
+    divisors = _divisors(site)
+    if min(divisors) < 1:
+        return Reason("divisor", "divisor of a window", str(min(divisors)), "1 or more")
+    height, width = site.shapes["inp"][2:]
+    if height * width > 2**31 // 256:
+        return Reason("overflow", "elements of a window", str(height * width), "below 2^23")
+    return None
+
+
+def _lower_avg(site: Site, builder: Builder) -> None:
+    params = pooling.params(site, builder)
+    pooling.set_window(params, site.attributes)
+    params.countIncludePad = site.attributes["count_include_pad"]
+    params.divisorOverride = site.attributes["divisor_override"] or 0
+    pooling.set_divisors(site, params, _divisors(site))
+    pooling.emit(site, builder, "avg_pool2d", params)
+
+
+def _lower_adaptive(site: Site, builder: Builder) -> None:
+    params = pooling.params(site, builder)
+    pooling.set_divisors(site, params, _divisors(site))
+    pooling.emit(site, builder, "adaptive_avg_pool2d", params)
+
+
+register(
+    OpSpec(
+        name="avg_pool2d",
+        fusion=Fusion(
+            operands=(Operand("inp"),),
+            attributes=(
+                "int[] kernel_size",
+                "int[] stride",
+                "int[] padding",
+                "bool ceil_mode",
+                "bool count_include_pad",
+                "int? divisor_override",
+            ),
+            anchors={_aten.avg_pool2d.default: _parse_avg},
+            aten=_aten_avg,
+            reference=_reference,
+            covers=pooling.covers,
+        ),
+        annotation=Annotation((_aten.avg_pool2d.default,)),
+        runtime=Runtime(_supported, _lower_avg, Layout.CHANNELS_LAST),
+    )
+)
+register(
+    OpSpec(
+        name="adaptive_avg_pool2d",
+        fusion=Fusion(
+            operands=(Operand("inp"),),
+            attributes=("int[] output_size",),
+            anchors={
+                _aten.adaptive_avg_pool2d.default: _parse_adaptive,
+                _aten._adaptive_avg_pool2d.default: _parse_adaptive,
+            },
+            aten=_aten_adaptive,
+            reference=_reference,
+            covers=pooling.covers,
+        ),
+        annotation=Annotation(
+            (_aten.adaptive_avg_pool2d.default, _aten._adaptive_avg_pool2d.default)
+        ),
+        runtime=Runtime(_supported, _lower_adaptive, Layout.CHANNELS_LAST),
+    )
+)

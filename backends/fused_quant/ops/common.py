@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Checks and small readers that several operators share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from fused_quant import graph
+from fused_quant.ops.spec import Call, Parser, Site
+from fused_quant.qparams import QParams
+from fused_quant.reasons import Reason
+from fused_quant.target import Target
+
+INT8_BOUNDS = (-128, 127)
+
+
+def pair(value: int | Sequence[int]) -> tuple[int, int]:
+    """(v, v) of a number or a one-element list, (a, b) of a two-element list."""
+    if isinstance(value, int):
+        return (value, value)
+    first, second = (value[0], value[0]) if len(value) == 1 else (value[0], value[1])
+    return (int(first), int(second))
+
+
+def parser(operands: dict[str, str], attributes: dict[str, Any] | None = None) -> Parser:
+    """A parser for a spelling whose arguments map one to one.
+
+    operands: spec operand -> ATen argument. attributes: ATen argument -> how to read it (a
+    function of the bound value) or, for an argument that must keep its only understood value, a
+    one-element tuple. Any other argument of the schema is an error in the table, found at import
+    of the test that enumerates all schemas, and refused at match time.
+    """
+    readers = attributes or {}
+
+    def parse(node: Node) -> Call | Reason:
+        bound = graph.bind(node)
+        nodes: dict[str, Node | None] = {}
+        for name, argument in operands.items():
+            value = bound.pop(argument)
+            if value is not None and not isinstance(value, Node):
+                return Reason("operand", f"argument {argument}", repr(value), "a tensor")
+            nodes[name] = value
+        read: dict[str, Any] = {}
+        for argument, reader in readers.items():
+            value = bound.pop(argument)
+            if isinstance(reader, tuple):
+                if value != reader[0]:
+                    return Reason("attribute", f"argument {argument}", repr(value), repr(reader[0]))
+            else:
+                read[argument] = reader(value)
+        if bound:
+            names = ", ".join(bound)
+            return Reason("attribute", f"arguments not understood: {names}", repr(bound))
+        return Call(nodes, read)
+
+    return parse
+
+
+def check_scales(site: Site, operands: Sequence[str]) -> Reason | None:
+    """A reason if a scale of an operand that is present, or of the output, is outside the contract."""
+    for name in operands:
+        if name in site.shapes:
+            reason = site.block(name).check(f"{site.name}.{name}")
+            if reason is not None:
+                return reason
+    return site.result.check(f"{site.name}.out")
+
+
+def check_int8_activations(site: Site, operands: Sequence[str]) -> Reason | None:
+    """A reason unless the named operands and the output are per-tensor int8 with legal scales."""
+    for name in operands:
+        block = site.qparams[name]
+        if block is None:
+            return Reason("float_edge", f"{name} is not quantized", "float", "int8 per tensor")
+        reason = _check_int8(name, site.dtypes[name], block)
+        if reason is not None:
+            return reason
+    if site.out is None:
+        return Reason("float_edge", "the output is not quantized", "float", "int8 per tensor")
+    return _check_int8("out", site.out.dtype, site.out) or check_scales(site, operands)
+
+
+def _check_int8(name: str, dtype: torch.dtype, block: QParams) -> Reason | None:
+    if dtype != torch.int8:
+        return Reason("dtype", f"{name} dtype", str(dtype), "torch.int8")
+    if not block.is_per_tensor:
+        return Reason("granularity", f"{name} scale", f"{block.scale.numel()} scales", "per tensor")
+    low, high = INT8_BOUNDS
+    if not low <= block.zero_point_value <= high:
+        return Reason("zero_point", f"{name} zero point", str(block.zero_point_value), "int8")
+    if not low <= block.quant_min <= block.quant_max <= high:
+        got = f"[{block.quant_min}, {block.quant_max}]"
+        return Reason("range", f"{name} quant_min, quant_max", got, "within [-128, 127]")
+    return None
+
+
+def check_rank(site: Site, target: Target) -> Reason | None:
+    """A reason if a tensor is too deep for the target, empty, or of rank 0 with no use."""
+    for name, shape in [*site.shapes.items(), ("out", site.out_shape)]:
+        if len(shape) > target.max_rank:
+            return Reason("rank", f"{name} rank", str(len(shape)), f"at most {target.max_rank}")
+        if 0 in shape:
+            return Reason("empty", f"{name} has no elements", str(tuple(shape)), "1 or more")
+    return None
+
+
+def check_ratio(ratio: float, what: str) -> Reason | None:
+    """A reason if a scale ratio has no multiplier in the contract."""
+    if not 0 <= ratio < 2.0**29:
+        return Reason("ratio", f"scale ratio of {what}", repr(ratio), "[0, 2^29)")
+    return None

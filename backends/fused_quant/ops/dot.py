@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What convolution and linear share: coverage, requantization, folded bias, params."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fused_quant import numerics
+from fused_quant.lowered import StoredQParams
+from fused_quant.ops.common import check_int8_activations, check_rank, check_scales
+from fused_quant.ops.spec import Site
+from fused_quant.reasons import Reason
+from fused_quant.target import Target
+
+if TYPE_CHECKING:
+    from fused_quant.lowering import Builder
+
+_BIAS_TOLERANCE = 1e-6  # a bias scale is s_x * s_w rounded to float32 once or twice
+
+
+def ratios(site: Site) -> list[float]:
+    """(s_x * s_w[c]) / s_out for each weight scale, in float64 in this order."""
+    s_x, s_out = site.block("inp").scale_value, site.result.scale_value
+    return [(s_x * s_w) / s_out for s_w in site.block("weight").scales]
+
+
+def _check_bias(site: Site) -> Reason | None:
+    if "bias" not in site.shapes:
+        return None
+    if site.dtypes["bias"] != torch.int32:
+        return Reason("dtype", "bias dtype", str(site.dtypes["bias"]), "torch.int32")
+    block = site.block("bias")
+    if bool((block.zero_point != 0).any()):
+        return Reason("zero_point", "bias zero point", "not 0", "0")
+    s_x = site.block("inp").scale_value
+    expected = s_x * site.block("weight").scale.double().reshape(-1)
+    actual = block.scale.double().reshape(-1)
+    if actual.numel() not in (1, expected.numel()) or bool(
+        ((actual - expected).abs() > _BIAS_TOLERANCE * expected).any()
+    ):
+        return Reason("bias_scale", "scale of the bias", "another", "s_input * s_weight")
+    return None
+
+
+def covers(site: Site) -> Reason | None:
+    """A reason why the integer contract does not define this site."""
+    reason = check_int8_activations(site, ["inp"]) or check_scales(site, ["weight"])
+    if reason is not None:
+        return reason
+    weight = site.block("weight")
+    if site.dtypes["weight"] != torch.int8:
+        return Reason("dtype", "weight dtype", str(site.dtypes["weight"]), "torch.int8")
+    if bool((weight.zero_point != 0).any()):
+        return Reason("zero_point", "weight zero point", "not 0", "0 (symmetric)")
+    if not weight.is_per_tensor and weight.channel_axis(site.shapes["weight"]) != 0:
+        got = f"scale of shape {tuple(weight.scale.shape)}"
+        return Reason("granularity", "weight", got, "per tensor or per output channel (axis 0)")
+    reason = _check_bias(site)
+    if reason is not None:
+        return reason
+    for ratio in ratios(site):
+        if not 0 <= ratio < 2.0**29:
+            return Reason("ratio", "s_x * s_w / s_out", repr(ratio), "[0, 2^29)")
+    return _check_accumulator(site)
+
+
+def _check_accumulator(site: Site) -> Reason | None:
+    if "weight" not in site.constants or ("bias" in site.shapes and "bias" not in site.constants):
+        return Reason("constant", "weight or bias", "not a constant", "constants")
+    fits = numerics.accumulator_fits(
+        site.constants["weight"], site.constants.get("bias"), site.block("inp").zero_point_value
+    )
+    if not bool(fits.all()):
+        channel = int((~fits).nonzero()[0])
+        return Reason("overflow", "int32 accumulator", f"channel {channel} can overflow", "int32")
+    return None
+
+
+def supported(site: Site, target: Target) -> Reason | None:
+    """A reason why the runtime cannot run this site."""
+    return check_rank(site, target) or covers(site)
+
+
+def _multipliers(site: Site) -> list[numerics.Multiplier]:
+    return numerics.multipliers_from_ratios(ratios(site))
+
+
+def requantize(site: Site, acc: torch.Tensor, axis: int) -> torch.Tensor:
+    """clamp(zp_out + R(acc; M)) with one multiplier, or one per channel along `axis`."""
+    out = site.result
+    multipliers = _multipliers(site)
+    return numerics.requantize(
+        acc,
+        multipliers[0] if len(multipliers) == 1 else multipliers,
+        out.zero_point_value,
+        out.quant_min,
+        out.quant_max,
+        out.dtype,
+        axis,
+    )
+
+
+def folded_bias(site: Site) -> npt.NDArray[Any]:
+    """int32 [out_c]: bias - zp_x * sum(weight), wrapping."""
+    zero_point = site.block("inp").zero_point_value
+    return numerics.fold_bias(
+        site.constants.get("bias"), site.constants["weight"], zero_point
+    ).numpy()
+
+
+def stored_weight_params(site: Site, axis: int) -> StoredQParams:
+    """The weight's parameters; `axis` is the stored dimension of the output channels."""
+    block = site.block("weight")
+    per_tensor = block.is_per_tensor
+    return StoredQParams(
+        tuple(block.scales),
+        tuple(int(z) for z in block.zero_point.reshape(-1)),
+        block.quant_min,
+        block.quant_max,
+        -1 if per_tensor else axis,
+    )
+
+
+def stored_bias_params(site: Site) -> StoredQParams:
+    """The accumulator's parameters: scale s_x * s_w, zero point 0, int32 range."""
+    s_x = np.float64(site.block("inp").scale_value)
+    scales = tuple(float(np.float32(s_x * s)) for s in site.block("weight").scales)
+    limits = np.iinfo(np.int32)
+    axis = -1 if len(scales) == 1 else 0
+    return StoredQParams(scales, (0,) * len(scales), int(limits.min), int(limits.max), axis)
+
+
+def params(site: Site, builder: Builder) -> Any:
+    """DotParams with the requantization filled in and the geometry of a matrix product."""
+    filled = builder.schema.DotParamsT()
+    multipliers = _multipliers(site)
+    filled.inputZeroPoint = site.block("inp").zero_point_value
+    filled.outputZeroPoint = site.result.zero_point_value
+    filled.multiplier = [m.multiplier for m in multipliers]
+    filled.shift = [m.shift for m in multipliers]
+    filled.clampMin, filled.clampMax = site.result.quant_min, site.result.quant_max
+    return filled

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""linear on inputs of any rank; leading dimensions are rows.
+
+acc = bias[n] + sum_k((x - zp_x) * w[n, k]); q = clamp(zp_out + R(acc; M(s_x * s_w[n] / s_out))).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from fused_quant import numerics
+from fused_quant.ops import dot
+from fused_quant.ops.common import parser
+from fused_quant.ops.registry import register
+from fused_quant.ops.spec import (
+    Annotation,
+    Attributes,
+    Fusion,
+    Layout,
+    Operand,
+    OpSpec,
+    Role,
+    Runtime,
+    Site,
+    Tensors,
+)
+from fused_quant.reasons import Reason
+from fused_quant.target import Target
+
+if TYPE_CHECKING:
+    from fused_quant.lowering import Builder
+
+_aten = torch.ops.aten
+
+
+def _aten_linear(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
+    x, weight = tensors["inp"], tensors["weight"]
+    assert x is not None and weight is not None
+    return F.linear(x, weight, tensors["bias"])
+
+
+def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
+    x, weight = tensors["inp"], tensors["weight"]
+    assert x is not None and weight is not None
+    acc = numerics.linear(x, weight, tensors["bias"], site.block("inp").zero_point_value)
+    return dot.requantize(site, acc, axis=-1)
+
+
+def _supported(site: Site, target: Target) -> Reason | None:
+    if not site.shapes["inp"]:
+        return Reason("rank", "input rank", "0", "1 or more")
+    return dot.supported(site, target)
+
+
+def _lower(site: Site, builder: Builder) -> None:
+    weight = site.constants["weight"]
+    out = builder.result(builder.LOGICAL)
+    inputs = [
+        builder.operand("inp", builder.LOGICAL),
+        builder.constant("weight", weight.numpy(), "s8", dot.stored_weight_params(site, axis=0)),
+        builder.constant("bias", dot.folded_bias(site), "s32", dot.stored_bias_params(site)),
+    ]
+    macs = int(np.prod(site.out_shape)) * weight.shape[1]
+    builder.emit("linear", inputs, [out], dot.params(site, builder), macs=macs)
+
+
+register(
+    OpSpec(
+        name="linear",
+        fusion=Fusion(
+            operands=(
+                Operand("inp"),
+                Operand("weight", Role.WEIGHT),
+                Operand("bias", Role.BIAS, optional=True),
+            ),
+            attributes=(),
+            anchors={
+                _aten.linear.default: parser({"inp": "input", "weight": "weight", "bias": "bias"})
+            },
+            aten=_aten_linear,
+            reference=_reference,
+            covers=dot.covers,
+        ),
+        annotation=Annotation((_aten.linear.default,)),
+        runtime=Runtime(_supported, _lower, Layout.FREE),
+    )
+)

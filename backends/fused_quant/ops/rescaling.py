@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What requantize and the stand-alone clamps share: clamp(zp_out + R(x - zp_in; M(s_in / s_out)))."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+from fused_quant import numerics
+from fused_quant.ops.common import check_int8_activations, check_rank, check_ratio
+from fused_quant.ops.spec import Site, Tensors
+from fused_quant.reasons import Reason
+from fused_quant.target import Target
+
+if TYPE_CHECKING:
+    from fused_quant.lowering import Builder
+
+
+def covers(site: Site) -> Reason | None:
+    """A reason why the integer contract does not define this rescaling."""
+    return check_int8_activations(site, ["inp"]) or check_ratio(_ratio(site), "input to output")
+
+
+def supported_with(check: Callable[[Site], Reason | None]) -> Callable[[Site, Target], Reason | None]:
+    """A runtime check out of a coverage check."""
+
+    def supported(site: Site, target: Target) -> Reason | None:
+        return check_rank(site, target) or check(site)
+
+    return supported
+
+
+def _ratio(site: Site) -> float:
+    return site.block("inp").scale_value / site.result.scale_value
+
+
+def reference(site: Site, tensors: Tensors, bounds: tuple[int, int]) -> torch.Tensor:
+    """The contract on codes, clamped to `bounds`."""
+    x = tensors["inp"]
+    assert x is not None
+    out = site.result
+    centred = x.to(torch.int64) - site.block("inp").zero_point_value
+    multiplier = numerics.multiplier_from_ratio(_ratio(site))
+    return numerics.requantize(centred, multiplier, out.zero_point_value, *bounds, out.dtype)
+
+
+def lower(site: Site, builder: Builder, bounds: tuple[int, int]) -> None:
+    """Emit one `requantize` step."""
+    multiplier = numerics.multiplier_from_ratio(_ratio(site))
+    params = builder.schema.ElementwiseParamsT()
+    params.inputZeroPoint = [site.block("inp").zero_point_value]
+    params.multiplier, params.shift = [multiplier.multiplier], [multiplier.shift]
+    params.negate = [False]
+    params.outputZeroPoint = site.result.zero_point_value
+    params.clampMin, params.clampMax = bounds
+    order = builder.common_order()
+    builder.emit(
+        "requantize", [builder.operand("inp", order)], [builder.result(order)], params
+    )

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What one operator is: everything ahead of time, as functions in frozen dataclasses.
+
+An `OpSpec` has up to three parts. `fusion` describes the `fused_quant` dialect operator and the
+ATen spellings folded into it; `annotation` says how the quantizer marks it; `runtime` says when the
+delegate can run it and how it is serialized. Nothing else in the package knows an operator.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Node
+
+from fused_quant.qparams import QParams
+from fused_quant.reasons import Reason
+from fused_quant.target import Target
+
+if TYPE_CHECKING:
+    from fused_quant.lowering import Builder
+
+Tensors = Mapping[str, torch.Tensor | None]
+Attributes = Mapping[str, Any]
+
+
+class Role(enum.Enum):
+    """What kind of parameters an operand gets."""
+
+    ACTIVATION = "activation"
+    WEIGHT = "weight"
+    BIAS = "bias"
+
+
+@dataclasses.dataclass(frozen=True)
+class Operand:
+    """A tensor operand of a dialect operator: its block is named `<name>_scale`, …"""
+
+    name: str
+    role: Role = Role.ACTIVATION
+    optional: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """An ATen node read in the terms of a spec.
+
+    `operands` are float-valued nodes; `absorbed` are further nodes that the fused operator takes
+    the place of (a padding in front of a convolution, a transposed weight).
+    """
+
+    operands: Mapping[str, Node | None]
+    attributes: Mapping[str, Any]
+    absorbed: tuple[Node, ...] = ()
+
+
+Parser = Callable[[Node], Call | Reason]
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """One instance of a dialect operator with everything known about it ahead of time.
+
+    `constants` holds the values of operands known before execution (all of them in eager mode).
+    `out` is None when the output stays in float.
+    """
+
+    spec: OpSpec
+    name: str
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, torch.dtype]
+    qparams: Mapping[str, QParams | None]
+    constants: Mapping[str, torch.Tensor]
+    out: QParams | None
+    out_shape: tuple[int, ...]
+    attributes: Attributes
+    node: Node | None = None
+
+    def block(self, operand: str) -> QParams:
+        """The parameters of a quantized operand."""
+        params = self.qparams[operand]
+        if params is None:
+            raise ValueError(f"{self.name}: operand {operand} is float, expected quantized")
+        return params
+
+    @property
+    def result(self) -> QParams:
+        """The parameters of a quantized output."""
+        if self.out is None:
+            raise ValueError(f"{self.name}: the output is float, expected quantized")
+        return self.out
+
+
+@dataclasses.dataclass(frozen=True)
+class Fusion:
+    """The dialect operator and what becomes it.
+
+    attributes: schema text of the ATen operator's remaining arguments, in ATen order.
+    aten: the operator in float, on operands by name and attributes by name.
+    reference: the integer contract on codes; called only when `covers` returns None.
+    covers: a reason why the integer contract does not define this site; eager then runs in float.
+    indices: the operator's second result, of an operator that returns (values, indices).
+    clamps: a following relu, relu6, hardtanh or clamp may be fused as clamp bounds.
+    keeps_grid: the result consists of input values, so it is exact on the input's own grid.
+    """
+
+    operands: tuple[Operand, ...]
+    attributes: tuple[str, ...]
+    anchors: Mapping[Any, Parser]
+    aten: Callable[[Tensors, Attributes], torch.Tensor]
+    reference: Callable[[Site, Tensors], torch.Tensor]
+    covers: Callable[[Site], Reason | None]
+    overload: str = ""
+    clamps: bool = True
+    indices: Callable[[Tensors, Attributes], torch.Tensor] | None = None
+    keeps_grid: bool = False
+
+
+class Sharing(enum.Enum):
+    """How the quantizer chooses the output parameters of an operator."""
+
+    OWN = "own"
+    INPUT = "input"
+
+
+@dataclasses.dataclass(frozen=True)
+class Annotation:
+    """ATen operators the quantizer marks, and whether the output shares the input's parameters."""
+
+    targets: tuple[Any, ...]
+    sharing: Sharing = Sharing.OWN
+
+
+class Layout(enum.Enum):
+    """What an operator wants of the dimension order of its rank-4 activations."""
+
+    CHANNELS_LAST = "channels_last"
+    ANY = "any"  # the same order on all sides
+    FREE = "free"  # each side may have its own
+
+
+@dataclasses.dataclass(frozen=True)
+class Runtime:
+    """How the delegate runs a site: `supported` gives a reason for what it cannot."""
+
+    supported: Callable[[Site, Target], Reason | None]
+    lower: Callable[[Site, Builder], None]
+    layout: Layout = Layout.ANY
+
+
+@dataclasses.dataclass(frozen=True)
+class OpSpec:
+    """One operator. Without `fusion` it is a graph operator the delegate runs as it stands."""
+
+    name: str
+    fusion: Fusion | None = None
+    annotation: Annotation | None = None
+    runtime: Runtime | None = None
+    targets: tuple[Any, ...] = ()  # of an operator without fusion
+    moves_data: bool = False  # copies elements: commutes with quantize and dequantize
+
+    @property
+    def qualified_name(self) -> str:
+        """`name` or `name.overload` of the dialect operator."""
+        if self.fusion is not None and self.fusion.overload:
+            return f"{self.name}.{self.fusion.overload}"
+        return self.name

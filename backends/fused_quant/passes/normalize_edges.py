@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Bring dequantize and quantize next to the operators they belong to.
+
+Exact rewrites only: a dequantize is copied per use; an operator that moves data commutes with both;
+an operator whose results are input values (max pooling) is exact on its input's own grid, so a
+quantize/dequantize pair of that grid behind it changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from fused_quant import graph
+from fused_quant.ops import activation, registry
+from fused_quant.ops.movement import PERMUTES, permutation
+
+DEQUANTIZES = (graph.DEQUANTIZE, graph.DEQUANTIZE_CHANNEL)
+QUANTIZES = (graph.QUANTIZE,)
+
+
+def normalize_edges(gm: GraphModule) -> None:
+    """Rewrite in place until nothing changes."""
+    changed = True
+    while changed:
+        copied = _copy_dequantize_per_use(gm)
+        hoisted = _hoist_moves(gm)
+        sunk = _sink_moves(gm)
+        changed = copied or hoisted or sunk or _close_grid_islands(gm)
+    gm.graph.eliminate_dead_code()
+
+
+def _copy_dequantize_per_use(gm: GraphModule) -> bool:
+    changed = False
+    for node in graph.calls(gm):
+        if graph.op_of(node) not in DEQUANTIZES or len(node.users) < 2:
+            continue
+        for user in list(node.users)[1:]:
+            copy = graph.call(gm, node, node.target, node.args, (node,))
+            copy.kwargs = node.kwargs
+            user.replace_input_with(node, copy)
+            changed = True
+    return changed
+
+
+def _moves(node: Node) -> bool:
+    spec = registry.spec_of(graph.op_of(node))
+    return spec is not None and spec.moves_data
+
+
+def _hoist_moves(gm: GraphModule) -> bool:
+    """dequantize -> move becomes move -> dequantize."""
+    changed = False
+    for node in graph.calls(gm):
+        source = node.args[0] if node.args else None
+        if not _moves(node) or graph.op_of(source) not in DEQUANTIZES:
+            continue
+        assert isinstance(source, Node)
+        rest = _dequantize_rest(source, node)
+        if rest is None:
+            continue
+        codes: Any = source.args[0]
+        moved = graph.call(gm, node, node.target, (codes, *node.args[1:]), (node,))
+        moved.kwargs = node.kwargs
+        graph.refresh_val(moved)
+        new = graph.call(gm, node, source.target, (moved, *rest), (source,))
+        node.replace_all_uses_with(new)
+        gm.graph.erase_node(node)
+        changed = True
+    return changed
+
+
+def _dequantize_rest(dequantize: Node, move: Node) -> tuple[Any, ...] | None:
+    """The arguments of `dequantize` after its codes, as they are behind `move`."""
+    if graph.op_of(dequantize) == graph.DEQUANTIZE:
+        return tuple(dequantize.args[1:])
+    if graph.op_of(move) not in PERMUTES:
+        return None
+    scale, zero_point, axis, *others = dequantize.args[1:]
+    return (scale, zero_point, permutation(move).index(int(axis)), *others)  # type: ignore[arg-type]
+
+
+def _sink_moves(gm: GraphModule) -> bool:
+    """move -> quantize becomes quantize -> move, if the move has no other use."""
+    changed = False
+    for node in graph.calls(gm):
+        if graph.op_of(node) not in QUANTIZES:
+            continue
+        move = node.args[0]
+        if not isinstance(move, Node) or not _moves(move) or len(move.users) != 1:
+            continue
+        source = move.args[0]
+        if not isinstance(source, Node) or not _is_computed(source):
+            continue
+        quantized = graph.call(gm, node, node.target, (source, *node.args[1:]), (node,))
+        new = graph.call(gm, node, move.target, (quantized, *move.args[1:]), (move,))
+        new.kwargs = move.kwargs
+        graph.refresh_val(new)
+        node.replace_all_uses_with(new)
+        gm.graph.erase_node(node)
+        gm.graph.erase_node(move)
+        changed = True
+    return changed
+
+
+def _is_computed(node: Node) -> bool:
+    return node.op in ("call_function", "placeholder") and graph.is_float_tensor(node)
+
+
+def _keeps_grid(node: Node) -> bool:
+    """True for operators that are exact on their input's grid: max pooling, and relu."""
+    op = graph.op_of(node)
+    if op in activation.RELU:
+        return True
+    return any(spec.fusion and spec.fusion.keeps_grid for spec, _ in registry.anchors_of(op))
+
+
+def value_of(node: Node) -> Node | None:
+    """The node that carries an operator's first result: itself, or its only getitem(0)."""
+    if isinstance(node.meta.get("val"), torch.Tensor):
+        return node
+    users = list(node.users)
+    if len(users) == 1 and graph.op_of(users[0]) is graph.GETITEM and users[0].args[1] == 0:
+        return users[0]
+    return None
+
+
+def _close_grid_islands(gm: GraphModule) -> bool:
+    """dequantize -> op -> (not quantize): put quantize -> dequantize of the same grid behind op."""
+    for node in graph.calls(gm):
+        source = node.args[0] if node.args else None
+        if not _keeps_grid(node) or graph.op_of(source) != graph.DEQUANTIZE:
+            continue
+        assert isinstance(source, Node)
+        value = value_of(node)
+        if value is None or not value.users:
+            continue
+        users = list(value.users)
+        if any(graph.op_of(user) in QUANTIZES or user.op == "output" for user in users):
+            continue
+        params = source.args[1:6]
+        with gm.graph.inserting_after(value):
+            after = value.next
+        codes = graph.call(gm, after, graph.QUANTIZE, (value, *params), (node,))
+        new = graph.call(gm, after, graph.DEQUANTIZE, (codes, *params), (node,))
+        for user in users:
+            user.replace_input_with(value, new)
+        return True
+    return False

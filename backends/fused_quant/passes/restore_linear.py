@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""addmm(bias, x, w^T) and mm(x, w^T) back to linear(x, w, bias): decomposition's other spelling."""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import GraphModule, Node
+
+from fused_quant import graph
+from fused_quant.ops.movement import PERMUTES, permutation
+
+_aten = torch.ops.aten
+_LINEAR = _aten.linear.default
+
+
+def restore_linear(gm: GraphModule) -> None:
+    """Rewrite in place. addmm with alpha or beta other than 1 stays as it is."""
+    for node in graph.calls(gm):
+        if graph.op_of(node) not in (_aten.addmm.default, _aten.mm.default):
+            continue
+        bound = graph.bind(node)
+        has_bias = "mat1" in bound
+        transpose = bound["mat2"]
+        if bound.get("alpha", 1) != 1 or bound.get("beta", 1) != 1 or not _is_transpose(transpose):
+            continue
+        bias = bound["self"] if has_bias else None
+        if bias is not None and len(graph.shape_of(bias)) != 1:
+            continue
+        x = bound["mat1"] if has_bias else bound["self"]
+        weight = transpose.args[0]
+        new = graph.call(gm, node, _LINEAR, (x, weight, bias), (transpose, node))
+        node.replace_all_uses_with(new)
+        gm.graph.erase_node(node)
+        if not transpose.users:
+            gm.graph.erase_node(transpose)
+
+
+def _is_transpose(node: object) -> bool:
+    return (
+        isinstance(node, Node)
+        and graph.op_of(node) in PERMUTES
+        and len(graph.shape_of(node)) == 2
+        and permutation(node) == (1, 0)
+    )

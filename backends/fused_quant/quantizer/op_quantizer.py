@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Quantizers of one ATen operator, composed by `FusedQuantQuantizer`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torchao.quantization.pt2e.quantizer.quantizer import (
+    Q_ANNOTATION_KEY,
+    QuantizationAnnotation,
+    QuantizationSpec,
+    QuantizationSpecBase,
+    SharedQuantizationSpec,
+)
+from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
+
+from fused_quant import graph
+from fused_quant.ops import activation
+
+OWNED = "fused_quant_owned"
+TAG = "quantization_tag"
+NodeFilter = Callable[[Node], bool]
+
+
+def is_annotated(node: Node) -> bool:
+    """True if any PT2E quantizer has claimed the node."""
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    return annotation is not None and annotation._annotated
+
+
+def arg1_is_scalar(node: Node) -> bool:
+    """Node filter: the second argument is a Python number."""
+    return len(node.args) > 1 and isinstance(node.args[1], (int, float))
+
+
+def arg1_is_tensor(node: Node) -> bool:
+    """Node filter: the second argument is a tensor."""
+    return len(node.args) > 1 and isinstance(node.args[1], Node)
+
+
+def _claim(
+    node: Node,
+    tag: str,
+    inputs: dict[Node, QuantizationSpecBase | None],
+    output: QuantizationSpecBase | None,
+) -> None:
+    node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(
+        input_qspec_map=inputs, output_qspec=output, _annotated=True
+    )
+    node.meta[OWNED] = True
+    node.meta[TAG] = tag
+
+
+@dataclasses.dataclass(frozen=True)
+class OpQuantizer:
+    """Annotates one ATen operator.
+
+    op: the operator it stands for. targets: every spelling matched (in-place, training IR); `op`
+    itself is always one. config: the caller's parameters; nothing is changed in it but the axis of
+    per-channel weights of a transposed convolution. activations, weights, others: names of ATen
+    arguments; those in `others` stay in float unless config.bias says otherwise.
+    node_filter: further condition. shares_input: the output has the first activation's parameters,
+    and the operator is only annotated behind a quantized producer. fuses_activation: a clamping
+    activation behind the operator is quantized together with it.
+    """
+
+    op: Any
+    config: QuantizationConfig
+    activations: tuple[str, ...] = ("input",)
+    weights: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    targets: tuple[Any, ...] = ()
+    node_filter: NodeFilter | None = None
+    shares_input: bool = False
+    fuses_activation: bool = True
+
+    @property
+    def name(self) -> str:
+        """The operator's name, used as `quantization_tag`."""
+        return str(self.op._schema.name).split("::")[-1]
+
+    def matches(self, node: Node) -> bool:
+        """True if this quantizer is for the node."""
+        op = graph.op_of(node)
+        if op is None or (op != self.op and op not in self.targets):
+            return False
+        return self.node_filter is None or self.node_filter(node)
+
+    def annotate(self, node: Node) -> None:
+        """Claim a matching node, and the activation fused with it; leaves it alone when an operand
+        is not a float tensor or a sharing annotation would have nothing to share."""
+        bound = graph.bind(node)
+        sources = [bound.get(name) for name in self.activations]
+        tensors = [source for source in sources if isinstance(source, Node)]
+        if not tensors or not all(graph.is_float_tensor(n) for n in (*tensors, node.args[0])):  # type: ignore[arg-type]
+            return
+        if self.shares_input:
+            self._annotate_sharing(node, tensors[0])
+            return
+        inputs: dict[Node, QuantizationSpecBase | None] = {
+            source: self.config.input_activation for source in tensors
+        }
+        for name in self.weights:
+            if isinstance(bound.get(name), Node):
+                inputs[bound[name]] = _weight_spec(self.config, node)
+        for name in self.others:
+            if isinstance(bound.get(name), Node) and self.config.bias is not None:
+                inputs[bound[name]] = self.config.bias
+        follower = _fusable_activation(node) if self.fuses_activation else None
+        if follower is None:
+            _claim(node, self.name, inputs, self.config.output_activation)
+        else:
+            _claim(node, self.name, inputs, None)
+            _claim(follower, self.name, {}, self.config.output_activation)
+
+    def _annotate_sharing(self, node: Node, source: Node) -> None:
+        produced = source.meta.get(Q_ANNOTATION_KEY)
+        if produced is None or produced.output_qspec is None:
+            return
+        shared = SharedQuantizationSpec((source, node))
+        _claim(node, self.name, {source: produced.output_qspec}, shared)
+
+
+def _fusable_activation(node: Node) -> Node | None:
+    """The clamping activation that is the only user of a node and not claimed yet."""
+    users = list(node.users)
+    if len(users) != 1 or activation.real_range(users[0]) is None or is_annotated(users[0]):
+        return None
+    return users[0]
+
+
+def _is_transposed(node: Node) -> bool:
+    op = graph.op_of(node)
+    if op == torch.ops.aten.convolution.default:
+        return bool(graph.bind(node)["transposed"])
+    return "conv_transpose" in str(op)
+
+
+def _weight_spec(config: QuantizationConfig, node: Node) -> QuantizationSpecBase | None:
+    """The weight's spec; per-channel weights of a transposed convolution have axis 1."""
+    spec = config.weight
+    if isinstance(spec, QuantizationSpec) and spec.ch_axis is not None and _is_transposed(node):
+        return dataclasses.replace(spec, ch_axis=1)
+    return spec
+
+
+@dataclasses.dataclass(frozen=True)
+class NoopQuantizer:
+    """Keeps an operator in float: claims its nodes with an empty annotation."""
+
+    targets: tuple[Any, ...]
+    node_filter: NodeFilter | None = None
+
+    def matches(self, node: Node) -> bool:
+        """True if this quantizer is for the node."""
+        return graph.op_of(node) in self.targets and (
+            self.node_filter is None or self.node_filter(node)
+        )
+
+    def annotate(self, node: Node) -> None:
+        """Claim the node without quantizing anything."""
+        node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(_annotated=True)
+
+
+AnyOpQuantizer = OpQuantizer | NoopQuantizer
+OpQuantizers = Sequence[AnyOpQuantizer]
