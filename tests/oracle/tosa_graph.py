@@ -102,14 +102,21 @@ class Graph:
         return self.op(ts.Op.RESCALE, operands, x.shape, dtype, "RescaleAttribute", *values)
 
     def clamp(self, x: Value, lo: int, hi: int) -> Value:
-        """CLAMP of int8, int16 or int32; left out when it cannot change an int8 code."""
-        if x.dtype == "int8" and (lo, hi) == (-128, 127):
+        """CLAMP of int8; left out when it cannot change a code."""
+        if (lo, hi) == (-128, 127):
             return x
         low, high = (list(np.array([v], x.dtype).view(np.uint8)) for v in (lo, hi))
         nan = ts.NanPropagationMode.PROPAGATE
-        return self.op(
-            ts.Op.CLAMP, [x], x.shape, x.dtype, "ClampAttribute", low, high, nan
-        )
+        return self.op(ts.Op.CLAMP, [x], x.shape, x.dtype, "ClampAttribute", low, high, nan)
+
+    def limit(self, x: Value, lo: int, hi: int) -> Value:
+        """MINIMUM and MAXIMUM with constants (CLAMP has no int32)."""
+        nan = ts.NanPropagationMode.PROPAGATE
+        ones = (1,) * len(x.shape)
+        for op, name, bound in ((ts.Op.MAXIMUM, "Maximum", lo), (ts.Op.MINIMUM, "Minimum", hi)):
+            operands = [x, self.const([bound], x.dtype, ones)]
+            x = self.op(op, operands, x.shape, x.dtype, f"{name}Attribute", nan)
+        return x
 
     def run(self, output: Value) -> Array:
         """Execute; raises OutsideTosaError for UNPREDICTABLE, RuntimeError for an invalid graph."""

@@ -35,7 +35,14 @@ def _finish(graph: Graph, acc: Value, case: Case) -> Array:
 
 
 def _convolve(
-    graph: Graph, op: Any, x: Array, w: Array, bias: Array, zx: int, case: Case, out: tuple[int, int]
+    graph: Graph,
+    op: Any,
+    x: Array,
+    w: Array,
+    bias: Array,
+    zx: int,
+    case: Case,
+    out: tuple[int, int],
 ) -> Value:
     """CONV2D (w OHWI) or DEPTHWISE_CONV2D (w HWCM) to an int32 accumulator [N, *out, O]."""
     depthwise = op == ts.Op.DEPTHWISE_CONV2D
@@ -57,9 +64,7 @@ def _convolve(
     attribute = "DepthwiseConv2dAttribute" if depthwise else "Conv2dAttribute"
     shape = (x.shape[0], *out, out_c)
     strides = (list(case["stride"]), list(case["dilation"]))
-    return graph.op(
-        op, operands, shape, "int32", attribute, pads, *strides, False, ts.DType.INT32
-    )
+    return graph.op(op, operands, shape, "int32", attribute, pads, *strides, False, ts.DType.INT32)
 
 
 def conv2d(case: Case, out: tuple[int, ...]) -> Array:
@@ -150,9 +155,7 @@ def max_pool2d(case: Case, out: tuple[int, ...]) -> Array:
         x, after = _fit(x, axis + 1, out[axis + 1], kernel, stride, before)
         pads += [before, after]
     values = (list(case["kernel"]), list(case["stride"]), pads, ts.NanPropagationMode.PROPAGATE)
-    value = graph.op(
-        ts.Op.MAX_POOL2D, [graph.input(x)], out, "int8", "MaxPool2dAttribute", *values
-    )
+    value = graph.op(ts.Op.MAX_POOL2D, [graph.input(x)], out, "int8", "MaxPool2dAttribute", *values)
     if case["multiplier"]:
         m, s = case["multiplier"], case["shift"]
         value = graph.rescale(value, m, s, case["zx"], case["zo"], "int8")
@@ -160,7 +163,12 @@ def max_pool2d(case: Case, out: tuple[int, ...]) -> Array:
 
 
 def _average_windows(
-    case: Case, x: Array, kernel: list[int], stride: list[int], pads: list[int], out: tuple[int, ...]
+    case: Case,
+    x: Array,
+    kernel: list[int],
+    stride: list[int],
+    pads: list[int],
+    out: tuple[int, ...],
 ) -> Array:
     """AVG_POOL2D (equal quantization), CLAMP."""
     graph = Graph()
@@ -190,7 +198,7 @@ def _average_sums(case: Case, total: Array, divisor: Array) -> Array:
         shift = graph.const([0], "int8")
         shape = flat.shape
         double = graph.op(ts.Op.ADD, [sums, sums], shape, "int32", "AddAttribute")
-        sign = [graph.clamp(sums, -1, 1), counts, shift]
+        sign = [graph.limit(sums, -1, 1), counts, shift]
         half = graph.op(ts.Op.MUL, sign, shape, "int32", "MulAttribute")
         top = graph.op(ts.Op.ADD, [double, half], shape, "int32", "AddAttribute")
         mean = graph.op(ts.Op.INTDIV, [top, twice], shape, "int32", "IntDivAttribute")
@@ -204,9 +212,7 @@ def avg_pool2d(case: Case, out: tuple[int, ...]) -> Array:
     x, kernel, stride = case["x"], list(case["kernel"]), list(case["stride"])
     padding = list(case["padding"])
     if case["include_pad"] and not case["override"]:  # explicit padding counts: make it input
-        x = np.pad(
-            x, [(0, 0), *((p, p) for p in padding), (0, 0)], constant_values=case["zx"]
-        )
+        x = np.pad(x, [(0, 0), *((p, p) for p in padding), (0, 0)], constant_values=case["zx"])
         padding = [0, 0]
     if not case["by_count"] and not case["override"]:
         pads = []

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Cases of copy (parameters: tests/support/cast.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.grid import SIZES
+
+GRID: list[dict[str, Any]] = [
+    *({"shape": (size,), "dtype": dtype} for size in SIZES for dtype in ("int8", "float32")),
+    *({"shape": (batch, 3, 2), "dtype": "int8"} for batch in (1, 2, 3)),
+    {"shape": (), "dtype": "int8"},
+]
+
+PITFALLS: dict[str, list[dict[str, Any]]] = {}

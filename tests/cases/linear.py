@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Cases of linear (parameters: tests/support/dot.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.grid import ACCUMULATORS, MULTIPLIERS, SIZES, ZERO_POINTS
+
+GRID: list[dict[str, Any]] = [
+    *({"rows": (2,), "in_c": size, "out_c": 3} for size in (*SIZES, 511, 512, 513)),
+    *({"rows": (2,), "in_c": 5, "out_c": size} for size in SIZES),
+    *({"rows": (size,), "in_c": 4, "out_c": 3} for size in SIZES if size < 66),
+    *(
+        {"rows": (3,), "in_c": 9, "out_c": 4, "zx": zx, "zo": zo}
+        for zx in ZERO_POINTS
+        for zo in ZERO_POINTS
+    ),
+    *(
+        {"rows": (2,), "in_c": 33, "out_c": 7, "bias": bias, "per_channel": per_channel}
+        | {"style": style}
+        for bias in (True, False)
+        for per_channel in (True, False)
+        for style in ("typical", "tie", "tiny", "large")
+    ),
+]
+
+PITFALLS: dict[str, list[dict[str, Any]]] = {
+    "shape_leading_dimensions_are_rows": [
+        {"rows": rows, "in_c": 5, "out_c": 4} for rows in ((), (1,), (30,), (2, 5), (2, 3, 4))
+    ],
+    "overflow_pair_sums_beyond_int16": [
+        {
+            "rows": (1,),
+            "in_c": 3,
+            "out_c": 1,
+            "x": [[82, 70, 106]],
+            "w": [[-81, -80, 127]],
+            "zx": -128,
+            "ratio": 2.0**-9,
+        },
+        {"rows": (1,), "in_c": 64, "out_c": 2, "x": 127, "w": 127, "zx": -128},
+        {"rows": (1,), "in_c": 64, "out_c": 2, "x": -128, "w": -127, "zx": 127},
+    ],
+    "overflow_longest_dot_product": [
+        {"in_c": 66311, "out_c": 1, "x": x, "w": w, "zx": zx, "bias": False, "ratio": 2.0**-25}
+        for x, zx in ((127, -128), (-128, 127))
+        for w in (-127, 127)
+    ],
+    "zero_point_codes_beyond_int8": [
+        {"rows": (3,), "in_c": 1, "out_c": 1, "x": [[-128], [-50], [127]], "w": 1, "zx": zx}
+        | {"bias": False, "ratio": 0.5}
+        for zx in (-128, 100)
+    ],
+    "rounding_every_accumulator_edge": [
+        {
+            "acc": ACCUMULATORS,
+            "multipliers": [(multiplier, shift)] * len(ACCUMULATORS),
+            "zo": zo,
+            "bounds": (-128, 127),
+        }
+        for multiplier in MULTIPLIERS
+        for shift, zo in zip(range(2, 63), [-128, 127, 0, -1, 37] * 13, strict=False)
+    ],
+    "rounding_quarter_of_small_accumulators": [
+        {"acc": tuple(range(-8, 9)), "multipliers": [(2**30, 32)] * 17, "zo": zo}
+        | {"bounds": (-128, 127)}
+        for zo in (0, -3)
+    ],
+    "per_channel_one_multiplier_for_all": [
+        {"acc": ACCUMULATORS, "multipliers": [(2**30 + 12345, 40)], "zo": 5}
+    ],
+    "batch_rows": [{"rows": (batch,), "in_c": 17, "out_c": 6} for batch in (1, 2, 3)],
+}
