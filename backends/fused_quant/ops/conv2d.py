@@ -18,6 +18,7 @@ from torch.fx import Node
 from fused_quant import graph, numerics
 from fused_quant.ops import dot
 from fused_quant.ops.common import pair
+from fused_quant.ops.padding import zero_padding
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -56,21 +57,11 @@ def _same_padding(node: Node, kernel: Sequence[int], dilation: Sequence[int]) ->
 def _with_outer_padding(node: Node, call: Call) -> Call:
     """Take in a zero padding in front of the convolution."""
     inp = call.operands["inp"]
-    if graph.op_of(inp) not in (_aten.constant_pad_nd.default, _aten.pad.default):
+    outer = zero_padding(inp)
+    if inp is None or outer is None or len(inp.users) != 1:
         return call
-    assert inp is not None
-    outer = graph.bind(inp)
-    amounts = list(outer["pad"])
-    value = outer["value"]
-    constant_mode = outer.get("mode", "constant") == "constant"
-    if not constant_mode or value not in (None, 0, 0.0) or len(amounts) > 4 or len(inp.users) != 1:
-        return call
-    if any(not isinstance(a, int) or a < 0 for a in amounts):
-        return call
-    left, right, top, bottom = amounts + [0] * (4 - len(amounts))
-    sides = call.attributes["padding"]
-    padded = [a + b for a, b in zip(sides, (top, bottom, left, right), strict=True)]
-    operands = {**call.operands, "inp": outer["self"]}
+    padded = [a + b for a, b in zip(call.attributes["padding"], outer, strict=True)]
+    operands = {**call.operands, "inp": graph.bind(inp)["self"]}
     return Call(operands, {**call.attributes, "padding": padded}, (*call.absorbed, inp))
 
 

@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 from fused_quant import graph
 from fused_quant.ops import activation, registry
 from fused_quant.ops.movement import PERMUTES, permutation
+from fused_quant.ops.padding import zero_padding
 
 DEQUANTIZES = (graph.DEQUANTIZE, graph.DEQUANTIZE_CHANNEL)
 QUANTIZES = (graph.QUANTIZE,)
@@ -28,7 +29,8 @@ def normalize_edges(gm: GraphModule) -> None:
         copied = _copy_dequantize_per_use(gm)
         hoisted = _hoist_moves(gm)
         sunk = _sink_moves(gm)
-        changed = copied or hoisted or sunk or _close_grid_islands(gm)
+        swapped = _sink_padding(gm)
+        changed = copied or hoisted or sunk or swapped or _close_grid_islands(gm)
     gm.graph.eliminate_dead_code()
 
 
@@ -101,6 +103,32 @@ def _sink_moves(gm: GraphModule) -> bool:
         node.replace_all_uses_with(new)
         gm.graph.erase_node(node)
         gm.graph.erase_node(move)
+        changed = True
+    return changed
+
+
+def _sink_padding(gm: GraphModule) -> bool:
+    """pad -> quantize -> dequantize becomes quantize -> dequantize -> pad, for zero padding.
+
+    Exact: 0 has the code `zero_point` on every grid. A convolution can then take the padding in.
+    """
+    changed = False
+    for node in graph.calls(gm):
+        quantize = node.args[0] if node.args else None
+        if graph.op_of(node) != graph.DEQUANTIZE or graph.op_of(quantize) != graph.QUANTIZE:
+            continue
+        assert isinstance(quantize, Node)
+        pad = quantize.args[0]
+        if not isinstance(pad, Node) or zero_padding(pad) is None or len(pad.users) != 1:
+            continue
+        if quantize.args[1:6] != node.args[1:6]:
+            continue
+        codes = graph.call(gm, node, graph.QUANTIZE, (pad.args[0], *quantize.args[1:]), (quantize,))
+        real = graph.call(gm, node, graph.DEQUANTIZE, (codes, *node.args[1:]), (node,))
+        padded = graph.call(gm, node, pad.target, (real, *pad.args[1:]), (pad,))
+        padded.kwargs = pad.kwargs
+        node.replace_all_uses_with(padded)
+        gm.graph.erase_node(node)
         changed = True
     return changed
 

@@ -20,6 +20,7 @@ from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
 
 from fused_quant import graph
 from fused_quant.ops import activation
+from fused_quant.ops.padding import zero_padding
 
 OWNED = "fused_quant_owned"
 TAG = "quantization_tag"
@@ -101,9 +102,19 @@ class OpQuantizer:
         if self.shares_input:
             self._annotate_sharing(node, tensors[0])
             return
-        inputs: dict[Node, QuantizationSpecBase | None] = {
-            source: self.config.input_activation for source in tensors
-        }
+        inputs: dict[Node, QuantizationSpecBase | None] = {}
+        for source in tensors:
+            if self.weights and _is_own_padding(source):
+                # Quantized in front of the padding, which the fused operator takes in: two
+                # observers around it would give two grids.
+                _claim(
+                    source,
+                    self.name,
+                    {source.all_input_nodes[0]: self.config.input_activation},
+                    None,
+                )
+            else:
+                inputs[source] = self.config.input_activation
         for name in self.weights:
             if isinstance(bound.get(name), Node):
                 inputs[bound[name]] = _weight_spec(self.config, node)
@@ -123,6 +134,11 @@ class OpQuantizer:
             return
         shared = SharedQuantizationSpec((source, node))
         _claim(node, self.name, {source: produced.output_qspec}, shared)
+
+
+def _is_own_padding(node: Node) -> bool:
+    """A zero padding with one user that nobody has claimed."""
+    return zero_padding(node) is not None and len(node.users) == 1 and not is_annotated(node)
 
 
 def _fusable_activation(node: Node) -> Node | None:
