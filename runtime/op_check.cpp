@@ -2,6 +2,7 @@
 
 #include "op_check.h"
 
+#include "numerics/float32.h"
 #include "numerics/requantize.h"
 
 namespace fused_quant {
@@ -67,8 +68,7 @@ Status check_multiplier(const OpContext& context, int32_t multiplier, int32_t sh
 }
 
 Status check_scale(const OpContext& context, float scale) {
-  const bool inside = scale >= 0x1p-126f && scale <= 0x1p126f;  // false for NaN
-  return inside ? Status() : context.invalid("scale is not in [2^-126, 2^126]");
+  return is_scale(scale) ? Status() : context.invalid("scale is not in [2^-126, 2^126]");
 }
 
 Status check_multipliers(const OpContext& context, const flatbuffers::Vector<int32_t>* multipliers,

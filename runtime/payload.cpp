@@ -2,14 +2,15 @@
 
 #include "payload.h"
 
-#include <cfloat>
+#include "numerics/float32.h"
 
 namespace fused_quant {
 namespace {
 
 using schema::Storage;
 
-constexpr const char* kIdentifier = "FQP1";
+constexpr uint8_t kIdentifier[] = {'F', 'Q', 'P', '1'};  // after the root offset
+constexpr size_t kIdentifierPlace = sizeof(flatbuffers::uoffset_t);
 
 // A payload may not be larger, so that sizes and offsets fit int32 on every target.
 constexpr uint64_t kMaxPayloadBytes = 0x7fffffff;
@@ -27,13 +28,11 @@ uint32_t size_of(const Vector* vector) {
   return vector == nullptr ? 0 : vector->size();
 }
 
-// Normal float32 numbers whose reciprocal is normal too; false for NaN. The scale of an accumulator
-// is a product of two scales that may leave that range, and no kernel reads it.
-bool is_scale(float scale, schema::DType dtype) {
-  if (dtype == schema::DType_s32 || dtype == schema::DType_s64) {
-    return scale >= 0.0f && scale <= FLT_MAX;
-  }
-  return scale >= 0x1p-126f && scale <= 0x1p126f;
+// The scale of an accumulator is a product of two scales that may leave the range of the others; no
+// kernel reads it.
+bool is_tensor_scale(float scale, schema::DType dtype) {
+  const bool accumulator = dtype == schema::DType_s32 || dtype == schema::DType_s64;
+  return accumulator ? float_bits(scale) < kFloatInfinity : is_scale(scale);
 }
 
 bool code_range(schema::DType dtype, int64_t* lo, int64_t* hi) {
@@ -67,14 +66,16 @@ Status check_structure(const void* data, size_t size) {
   if (size < 2 * sizeof(flatbuffers::uoffset_t) || size > kMaxPayloadBytes) {
     return invalid("payload size out of range", -1, static_cast<int64_t>(size), 8);
   }
-  if (!flatbuffers::BufferHasIdentifier(data, kIdentifier)) {
+  const uint8_t* bytes = static_cast<const uint8_t*>(data);
+  for (size_t i = 0; i < sizeof(kIdentifier); ++i) {
+    if (bytes[kIdentifierPlace + i] == kIdentifier[i]) continue;
     return make_status(Code::kInvalidCompatibility, "payload identifier is not FQP1");
   }
   flatbuffers::Verifier::Options options;
   options.max_depth = kMaxDepth;
   options.max_tables = kMaxTables;
-  flatbuffers::Verifier verifier(static_cast<const uint8_t*>(data), size, options);
-  if (!verifier.VerifyBuffer<schema::Payload>(kIdentifier)) {
+  flatbuffers::Verifier verifier(bytes, size, options);
+  if (!verifier.VerifyBuffer<schema::Payload>()) {
     return invalid("payload is truncated or corrupt");
   }
   const schema::Payload* payload = schema::GetPayload(data);
@@ -157,7 +158,7 @@ Status check_quantization(const schema::Tensor& tensor, uint32_t index) {
     if (extent != scales) return invalid("tensor scales per channel", index, scales, extent);
   }
   for (uint32_t i = 0; i < scales; ++i) {
-    if (!is_scale(tensor.scale()->Get(i), tensor.dtype())) {
+    if (!is_tensor_scale(tensor.scale()->Get(i), tensor.dtype())) {
       return invalid("tensor scale out of range", index, i);
     }
     const int32_t zero_point = tensor.zero_point()->Get(i);
@@ -204,6 +205,36 @@ Status check_place(const schema::Payload& payload, const schema::Tensor& tensor,
   return invalid("unknown tensor storage", index, tensor.storage());
 }
 
+// The tensor whose bytes `index` has: itself unless it is a view.
+uint32_t owner_of(const schema::Payload& payload, uint32_t index) {
+  const int32_t alias = payload.tensors()->Get(index)->alias();
+  return alias < 0 ? index : static_cast<uint32_t>(alias);
+}
+
+Status check_view(const schema::Payload& payload, const schema::Tensor& tensor, uint32_t index,
+                  uint64_t bytes) {
+  if (tensor.alias() == -1) return Status();
+  if (tensor.alias() < 0 || static_cast<uint32_t>(tensor.alias()) >= index) {
+    return invalid("view of a tensor that is not before it", index, tensor.alias());
+  }
+  // Tensors are checked in order, so the owner's sizes are known to be good.
+  const schema::Tensor& owner = *payload.tensors()->Get(static_cast<uint32_t>(tensor.alias()));
+  if (owner.alias() != -1) return invalid("view of a view", index, tensor.alias());
+  if (tensor.storage() != Storage::Storage_arena || owner.storage() != Storage::Storage_arena) {
+    return invalid("view outside the arena", index, tensor.alias());
+  }
+  if (owner.location() != tensor.location()) {
+    return invalid("view at another place than its owner", index, tensor.location(),
+                   owner.location());
+  }
+  const TensorView view = tensor_view(payload, static_cast<uint32_t>(tensor.alias()));
+  if (owner.dtype() != tensor.dtype() || tensor_bytes(view) != bytes) {
+    return invalid("view of another size or dtype", index, static_cast<int64_t>(bytes),
+                   static_cast<int64_t>(tensor_bytes(view)));
+  }
+  return Status();
+}
+
 Status check_boundary(const flatbuffers::Vector<uint32_t>* tensors, const schema::Payload& payload,
                       Storage storage) {
   for (uint32_t i = 0; i < size_of(tensors); ++i) {
@@ -240,7 +271,7 @@ Status check_input_operands(const schema::Payload& payload, uint32_t op) {
     if (index >= tensors) return invalid("operand index", op, operand, tensors);
     const Storage storage = payload.tensors()->Get(index)->storage();
     if (storage == Storage::Storage_input || storage == Storage::Storage_constant) continue;
-    if (!is_written(payload, op, index)) {
+    if (!is_written(payload, op, owner_of(payload, index))) {
       return invalid("operand is read before it is written", op, operand);
     }
   }
@@ -258,6 +289,7 @@ Status check_output_operands(const schema::Payload& payload, uint32_t op) {
     if (storage == Storage::Storage_input || storage == Storage::Storage_constant) {
       return invalid("operator writes an input or a constant", op, operand);
     }
+    if (owner_of(payload, index) != index) return invalid("operator writes a view", op, operand);
     if (is_written(payload, op, index)) return invalid("tensor is written twice", op, operand);
     for (uint32_t other = 0; other < k; ++other) {
       if (outputs->Get(other) == operand) return invalid("tensor is written twice", op, operand);
@@ -328,6 +360,7 @@ Status open_payload(const void* data, size_t size, const schema::Payload** paylo
     FQ_RETURN_IF_ERROR(check_sizes(tensor, i, &bytes));
     FQ_RETURN_IF_ERROR(check_quantization(tensor, i));
     FQ_RETURN_IF_ERROR(check_place(root, tensor, i, bytes));
+    FQ_RETURN_IF_ERROR(check_view(root, tensor, i, bytes));
   }
   FQ_RETURN_IF_ERROR(check_boundary(root.inputs(), root, Storage::Storage_input));
   FQ_RETURN_IF_ERROR(check_boundary(root.outputs(), root, Storage::Storage_output));

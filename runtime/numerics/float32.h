@@ -28,6 +28,13 @@ inline float float_from_bits(uint32_t bits) {
   return value;
 }
 
+// True for scales in [2^-126, 2^126]: they and their reciprocals are normal numbers. Bit patterns of
+// positive floats are ordered as the numbers are; NaN and negative numbers lie above.
+inline bool is_scale(float value) {
+  const uint32_t bits = float_bits(value);
+  return bits >= kFloatImplicit && bits <= 0x7e800000u;
+}
+
 // value >> shift, rounded half to even. 1 <= shift <= 63.
 constexpr uint64_t shift_half_even(uint64_t value, uint32_t shift) {
   const uint64_t quotient = value >> shift;
