@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .runtime import cmake_prefix_path
+from fused_quant.runtime import cmake_prefix_path
 
 if __name__ == "__main__":
     print(cmake_prefix_path())
