@@ -52,7 +52,8 @@ class LoweredTensor:
     """One tensor of a lowered program.
 
     `location` is the position among the inputs or outputs, the byte offset in the arena (set by
-    the memory planner) or the index of the constant (set by the payload writer).
+    the memory planner) or the index of the constant (set by the payload writer). `alias` >= 0 makes
+    the tensor a view: another shape of the bytes of that (earlier, arena) tensor, only ever read.
     """
 
     name: str
@@ -63,6 +64,7 @@ class LoweredTensor:
     qparams: StoredQParams | None = None
     data: npt.NDArray[Any] | None = None
     location: int = -1
+    alias: int = -1
 
     @property
     def nbytes(self) -> int:
@@ -101,6 +103,11 @@ class LoweredProgram:
         """Append a tensor; returns its index."""
         self.tensors.append(tensor)
         return len(self.tensors) - 1
+
+    def owner(self, tensor: int) -> int:
+        """The tensor whose bytes a tensor has: itself unless it is a view."""
+        alias = self.tensors[tensor].alias
+        return tensor if alias < 0 else alias
 
     def add_constant(
         self, name: str, data: npt.NDArray[Any], dtype: str, qparams: StoredQParams | None = None

@@ -61,6 +61,7 @@ class Builder:
 
     def __init__(self, gm: GraphModule, target: str) -> None:
         self.program = LoweredProgram(target=target)
+        self._gm = gm
         self._orders = layout.plan_orders(gm)
         self._wanted_outputs = _output_orders(gm)
         self._values: dict[Node, _Value] = {}
@@ -167,7 +168,30 @@ class Builder:
     # --- bookkeeping ---------------------------------------------------------------------------
 
     def _value(self, node: Node) -> _Value:
+        if node not in self._values and node.op == "get_attr":
+            self._values[node] = self._graph_constant(node)
         return self._values[node]
+
+    def _graph_constant(self, node: Node) -> _Value:
+        data = graph.constant_of(self._gm, node)
+        if data is None:
+            raise ValueError(f"{node.name}: its value is not known ahead of time")
+        array = data.contiguous().numpy()
+        tensor = self.program.add_constant(node.name, array, DTYPES[data.dtype])
+        shape = tuple(data.shape)
+        return _Value(tensor, layout.identity(len(shape)), shape)
+
+    def _constant_value(
+        self,
+        name: str,
+        data: npt.NDArray[Any],
+        order: Order,
+        shape: tuple[int, ...],
+        like: LoweredTensor,
+    ) -> _Value:
+        tensor = self.program.add_constant(name, data, like.dtype, like.qparams)
+        self.program.tensors[tensor].dim_order = order
+        return _Value(tensor, order, shape)
 
     def _new(
         self,
@@ -206,12 +230,21 @@ class Builder:
         stored = tuple(shape[axis] for axis in order)
         if self.program.tensors[value.tensor].shape == stored:
             return _Value(value.tensor, order, shape)
+        base = self.program.tensors[value.tensor]
+        if base.data is not None:
+            return self._constant_value(base.name, base.data.reshape(stored), order, shape, base)
         tensor = self._like(value.tensor, shape, order, "view")
+        if base.storage is Storage.ARENA:
+            self.program.tensors[tensor].alias = self.program.owner(value.tensor)
+        else:  # a boundary buffer has one shape
+            self._copy(value.tensor, tensor)
+        return _Value(tensor, order, shape)
+
+    def _copy(self, source: int, tensor: int) -> None:
         params = self.schema.LayoutParamsT()
         params.perm = []
         name = self.program.tensors[tensor].name
-        self.program.add_op("copy", [value.tensor], [tensor], params, name)
-        return _Value(tensor, order, shape)
+        self.program.add_op("copy", [source], [tensor], params, name)
 
     def _in_order(self, value: _Value, order: Order) -> _Value:
         if value.order == order:
@@ -219,6 +252,11 @@ class Builder:
         if layout.is_relabeling(value.shape, value.order, order):
             return self._relabel(value, value.shape, order)
         key = (value.tensor, order)
+        base = self.program.tensors[value.tensor]
+        if base.data is not None and key not in self._converted:
+            data = base.data.transpose([value.order.index(axis) for axis in order])
+            moved = self._constant_value(base.name, data, order, value.shape, base)
+            self._converted[key] = moved
         if key not in self._converted:
             tensor = self._like(value.tensor, value.shape, order, "permuted")
             self._permute_into(value, tensor, order)
@@ -258,7 +296,9 @@ class Builder:
         order = self._wanted_outputs[node]
         base = self.program.tensors[value.tensor]
         position = len(self.program.outputs)
-        if base.storage is Storage.ARENA and value.order == order:
+        viewed = any(t.alias == value.tensor for t in self.program.tensors)
+        plain = base.storage is Storage.ARENA and base.alias < 0 and not viewed
+        if plain and value.order == order:
             base.storage, base.location = Storage.OUTPUT, position
             self.program.outputs.append(value.tensor)
             return
@@ -266,11 +306,7 @@ class Builder:
         self.program.tensors[tensor].storage = Storage.OUTPUT
         self.program.tensors[tensor].location = position
         if layout.is_relabeling(value.shape, value.order, order):
-            params = self.schema.LayoutParamsT()
-            params.perm = []
-            source = self._relabel(value, value.shape, order)
-            name = self.program.tensors[tensor].name
-            self.program.add_op("copy", [source.tensor], [tensor], params, name)
+            self._copy(self._relabel(value, value.shape, order).tensor, tensor)
         else:
             self._permute_into(value, tensor, order)
         self.program.outputs.append(tensor)

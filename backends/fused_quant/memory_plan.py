@@ -68,7 +68,7 @@ def align(size: int) -> int:
 
 
 def lifetimes(program: LoweredProgram) -> list[Block]:
-    """The arena tensors of `program` in index order.
+    """The arena tensors of `program` in index order; a view prolongs the life of its owner.
 
     Raises ValueError for operands out of range, for a tensor that is written more than once or
     read before it is written, and for an arena tensor that is never written.
@@ -77,13 +77,16 @@ def lifetimes(program: LoweredProgram) -> list[Block]:
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for step, op in enumerate(program.ops):
-        for index in (*op.inputs, *op.outputs):
+        for operand in (*op.inputs, *op.outputs):
+            if operand < 0:
+                continue
+            index = program.owner(operand)
             first.setdefault(index, step)
             last[index] = step
     return [
         Block(index, align(tensor.nbytes), first[index], last[index])
         for index, tensor in enumerate(program.tensors)
-        if tensor.storage is Storage.ARENA
+        if tensor.storage is Storage.ARENA and tensor.alias < 0
     ]
 
 
@@ -249,6 +252,9 @@ def plan_memory(program: LoweredProgram) -> None:
         raise ValueError(f"the program needs an arena of {arena} bytes, at most {_UINT32_MAX}")
     for block, offset in zip(blocks, offsets, strict=True):
         program.tensors[block.tensor].location = offset
+    for tensor in program.tensors:
+        if tensor.alias >= 0:
+            tensor.location = program.tensors[tensor.alias].location
     program.arena_bytes = arena
     program.persistent_bytes = persistent_bytes(program)
 

@@ -105,6 +105,7 @@ def _pack_tensor(builder: flatbuffers.Builder, tensor: LoweredTensor) -> int:
         location=int(tensor.location),
         shape=_plain(tuple(tensor.shape)),
         dimOrder=_plain(tuple(tensor.dim_order)),
+        alias=int(tensor.alias),
     )
     if tensor.qparams is not None:
         table.scale = _plain(tensor.qparams.scale)
@@ -252,6 +253,7 @@ def _read_tensor(index: int, table: Any, constants: Sequence[Any]) -> LoweredTen
         qparams,
         data,
         table.location,
+        table.alias,
     )
 
 

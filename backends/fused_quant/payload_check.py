@@ -113,6 +113,24 @@ def _check_tensor(index: int, tensor: LoweredTensor, arena_bytes: int) -> None:
         require(got == expected, f"{where}: data", got, str(expected))
 
 
+def _check_view(index: int, program: LoweredProgram) -> None:
+    tensor = program.tensors[index]
+    if tensor.alias == -1:
+        return
+    where = f"tensor {index} ({tensor.name})"
+    require(0 <= tensor.alias < index, f"{where}: alias", tensor.alias, "an earlier tensor")
+    owner = program.tensors[tensor.alias]
+    for what, of_view, of_owner in (
+        ("storage", tensor.storage.value, owner.storage.value),
+        ("storage", owner.storage.value, Storage.ARENA.value),
+        ("dtype", tensor.dtype, owner.dtype),
+        ("bytes", tensor.nbytes, owner.nbytes),
+        ("location", tensor.location, owner.location),
+        ("alias of the owner", owner.alias, -1),
+    ):
+        require(of_view == of_owner, f"{where}: {what} of a view", of_view, str(of_owner))
+
+
 def _check_boundary(program: LoweredProgram, indices: Sequence[int], storage: Storage) -> None:
     for position, index in enumerate(indices):
         where = f"{storage.value} {position}"
@@ -155,7 +173,7 @@ def check_order(program: LoweredProgram) -> None:
         for index in op.inputs:
             require(-1 <= index < count, f"{where}: input", index, "a tensor index or -1")
             require(
-                index == -1 or index in readable,
+                index == -1 or program.owner(index) in readable,
                 f"{where}: input",
                 f"tensor {index} ({program.tensors[index].name})",
                 "one that an earlier operator wrote",
@@ -163,14 +181,16 @@ def check_order(program: LoweredProgram) -> None:
         for index in op.outputs:
             require(0 <= index < count, f"{where}: output", index, "a tensor index")
             require(
-                index not in readable,
+                index not in readable and program.tensors[index].alias < 0,
                 f"{where}: output",
                 f"tensor {index} ({program.tensors[index].name})",
                 "an arena tensor or delegate output that nothing wrote before",
             )
             readable.add(index)
     for index, tensor in enumerate(program.tensors):
-        require(index in readable, f"tensor {index} ({tensor.name})", "no writer", "one")
+        require(
+            program.owner(index) in readable, f"tensor {index} ({tensor.name})", "no writer", "one"
+        )
 
 
 def validate(program: LoweredProgram) -> None:
@@ -187,6 +207,7 @@ def validate(program: LoweredProgram) -> None:
         require(got <= limit, what, got, f"at most {limit}")
     for index, tensor in enumerate(program.tensors):
         _check_tensor(index, tensor, program.arena_bytes)
+        _check_view(index, program)
     _check_boundary(program, program.inputs, Storage.INPUT)
     _check_boundary(program, program.outputs, Storage.OUTPUT)
     for index, op in enumerate(program.ops):
