@@ -101,6 +101,7 @@ def _tensor_json(tensor: LoweredTensor) -> dict[str, Any]:
         "dim_order": list(tensor.dim_order) or list(range(len(tensor.shape))),
         "storage": tensor.storage.value,
         "location": tensor.location,
+        "view_of": None if tensor.alias < 0 else tensor.alias,
         "bytes": tensor.nbytes,
     }
     if tensor.qparams is not None:

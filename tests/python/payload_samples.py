@@ -60,6 +60,12 @@ class Chain:
         self.last = output
         return output
 
+    def view(self, shape: tuple[int, ...]) -> None:
+        """Read the chain's end in another shape from here on."""
+        tensor = activation(shape, Storage.ARENA, "view")
+        tensor.alias = self.last
+        self.last = self.program.add_tensor(tensor)
+
     def copy(self, last: bool = True) -> LoweredProgram:
         """Append a copy of the chain's end, to the delegate's output by default; plan."""
         self.op("copy", schema.LayoutParamsT(), self.program.tensors[self.last].shape, last=last)
@@ -218,6 +224,18 @@ def permute() -> LoweredProgram:
     return chain.copy()
 
 
+def view() -> LoweredProgram:
+    """A pooled image, copied, then read as rows by a linear layer."""
+    chain = Chain((2, 4, 4, 5))
+    chain.op("copy", schema.LayoutParamsT(), (2, 4, 4, 5))
+    chain.op("avg_pool2d", window_params(kernelH=4, kernelW=2, strideW=2), (2, 1, 2, 5))
+    chain.view((2, 10))
+    operands = chain.weight((3, 10), 3, 0)
+    chain.op("linear", dot_params(3), (2, 3), *operands, last=True)
+    plan_memory(chain.program)
+    return chain.program
+
+
 def cast() -> LoweredProgram:
     """Float to float through int8, with a permutation at both ends."""
     chain = Chain((1, 3, 4, 5), "f32")
@@ -245,6 +263,7 @@ SAMPLES: dict[str, Callable[[], LoweredProgram]] = {
         adaptive_avg_pool2d,
         mean,
         permute,
+        view,
         cast,
     )
 }

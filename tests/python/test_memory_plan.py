@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 @st.composite
 def programs(draw: st.DrawFn, max_ops: int = 12) -> LoweredProgram:
-    """Random programs: each operator reads any of what was written before, arena or not."""
+    """Random programs: each operator reads any of what was written before, some of it by views."""
     program = LoweredProgram("generic")
     program.inputs.append(program.add_tensor(LoweredTensor("x", "s8", (9,), Storage.INPUT)))
     readable = [0]
@@ -40,6 +40,11 @@ def programs(draw: st.DrawFn, max_ops: int = 12) -> LoweredProgram:
             outputs.append(program.add_tensor(tensor))
         program.add_op("copy", inputs, outputs, schema.LayoutParamsT())
         readable += outputs
+        if program.tensors[outputs[-1]].storage is Storage.ARENA and draw(st.booleans()):
+            base = program.tensors[outputs[-1]]
+            view = LoweredTensor("view", base.dtype, (1, *base.shape), Storage.ARENA)
+            view.alias = outputs[-1]
+            readable.append(program.add_tensor(view))
     return program
 
 
@@ -47,14 +52,19 @@ def live_at(program: LoweredProgram, step: int) -> list[int]:
     """Arena tensors that hold a value during a step, straight from the definition."""
     live = []
     for index, tensor in enumerate(program.tensors):
-        uses = [s for s, op in enumerate(program.ops) if index in (*op.inputs, *op.outputs)]
-        if tensor.storage is Storage.ARENA and uses and min(uses) <= step <= max(uses):
+        if tensor.storage is not Storage.ARENA or tensor.alias >= 0:
+            continue
+        names = {index} | {i for i, other in enumerate(program.tensors) if other.alias == index}
+        uses = [s for s, op in enumerate(program.ops) if names & {*op.inputs, *op.outputs}]
+        if min(uses) <= step <= max(uses):
             live.append(index)
     return live
 
 
 def check_placement(program: LoweredProgram) -> None:
-    arena = [t for t in program.tensors if t.storage is Storage.ARENA]
+    arena = [t for t in program.tensors if t.storage is Storage.ARENA and t.alias < 0]
+    for tensor in program.tensors:
+        assert tensor.alias < 0 or tensor.location == program.tensors[tensor.alias].location
     end = 0
     for tensor in arena:
         assert tensor.location >= 0
