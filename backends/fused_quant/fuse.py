@@ -16,6 +16,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from fused_quant import graph, numerics
+from fused_quant.bias import quantize_bias
 from fused_quant.ops import activation, registry
 from fused_quant.ops.boundary import params_of
 from fused_quant.ops.requantize import REQUANTIZE
@@ -111,13 +112,10 @@ def _match_edges(gm: GraphModule, node: Node, spec: OpSpec, call: Call) -> _Matc
     if any(not params[0].same_grid(p) or p.dtype != params[0].dtype for p in params[1:]):
         return Reason("outputs", "differently quantized results", "", "one quantization")
     out = _clamped(params[0], clamp)
-    blocks: dict[str, QParams | None] = {}
-    codes: dict[str, Node | None] = {}
-    for operand in fusion.operands:
-        edge = _edge(gm, call.operands.get(operand.name), operand.role, blocks, call)
-        if isinstance(edge, Reason):
-            return edge
-        codes[operand.name], blocks[operand.name] = edge
+    edges = _edges(gm, spec, call)
+    if isinstance(edges, Reason):
+        return edges
+    codes, blocks = edges
     replaced = (*call.absorbed, *tail)
     return _Match(spec, call, blocks, codes, out, replaced, tuple(users))
 
@@ -132,27 +130,47 @@ def _clamped(out: QParams, clamp: activation.Range | None) -> QParams:
     return dataclasses.replace(out, quant_min=low, quant_max=high)
 
 
-def _edge(
-    gm: GraphModule,
-    node: Node | None,
-    role: Role,
-    blocks: dict[str, QParams | None],
-    call: Call,
-) -> tuple[Node | None, QParams | None] | Reason:
-    """The codes and parameters of one operand; a float bias is quantized here."""
+Edges = tuple[dict[str, Node | None], dict[str, QParams | None]]
+
+
+def _edges(gm: GraphModule, spec: OpSpec, call: Call) -> Edges | Reason:
+    """Codes and parameters of every operand; a float bias is quantized here."""
+    assert spec.fusion is not None
+    codes: dict[str, Node | None] = {}
+    blocks: dict[str, QParams | None] = {}
+    for operand in spec.fusion.operands:
+        node = call.operands.get(operand.name)
+        if node is not None and operand.role is Role.BIAS and not _is_dequantize(node):
+            found = quantize_bias(gm, node, codes.get("weight"), blocks)
+            if isinstance(found, Reason):
+                return found
+            if found.weight is not None:
+                codes["weight"], blocks["weight"] = found.weight
+            codes[operand.name], blocks[operand.name] = found.codes, found.params
+            continue
+        edge = _edge(gm, node)
+        if isinstance(edge, Reason):
+            return edge
+        codes[operand.name], blocks[operand.name] = edge
+    return codes, blocks
+
+
+def _is_dequantize(node: Node) -> bool:
+    return graph.op_of(node) in (graph.DEQUANTIZE, graph.DEQUANTIZE_CHANNEL)
+
+
+def _edge(gm: GraphModule, node: Node | None) -> tuple[Node | None, QParams | None] | Reason:
+    """The codes and parameters of one operand that is dequantized, or absent."""
     if node is None:
         return (None, None)
-    op = graph.op_of(node)
-    if op == graph.DEQUANTIZE:
+    if not _is_dequantize(node):
+        return Reason("float_input", f"operand {node.name} is float", str(node.target), "quantized")
+    if graph.op_of(node) == graph.DEQUANTIZE:
         return (node.args[0], _input_params(node))  # type: ignore[return-value]
-    if op == graph.DEQUANTIZE_CHANNEL:
-        params = _channel_params(gm, node)
-        if params is None:
-            return Reason("constant", f"scale of {node.name}", "computed", "a constant")
-        return (node.args[0], params)  # type: ignore[return-value]
-    if role is Role.BIAS:
-        return _float_bias(gm, node, blocks)
-    return Reason("float_input", f"operand {node.name} is float", str(node.target), "dequantize")
+    params = _channel_params(gm, node)
+    if params is None:
+        return Reason("constant", f"scale of {node.name}", "computed", "a constant")
+    return (node.args[0], params)  # type: ignore[return-value]
 
 
 def _input_params(node: Node) -> QParams:
@@ -177,31 +195,6 @@ def _channel_params(gm: GraphModule, node: Node) -> QParams | None:
         bound["quant_min"],
         bound["quant_max"],
     )
-
-
-def _float_bias(
-    gm: GraphModule, node: Node, blocks: dict[str, QParams | None]
-) -> tuple[Node, QParams] | Reason:
-    """Quantize a constant float bias to int32 at s_x * s_w (rounded in float64, saturating)."""
-    value, x, weight = graph.constant_of(gm, node), blocks["inp"], blocks["weight"]
-    if value is None:
-        return Reason("constant", f"bias {node.name}", "computed", "a constant")
-    if x is None or weight is None or not x.is_per_tensor:
-        return Reason("float_input", "bias without quantized operands", "", "quantized operands")
-    if weight.scale.numel() not in (1, value.numel()):
-        return Reason("granularity", "weight scale", str(tuple(weight.scale.shape)), "per channel")
-    products = x.scale_value * weight.scale.double().reshape(-1)
-    codes = numerics.quantize_bias(value, x.scale_value, weight.scales)
-    info = torch.iinfo(torch.int32)
-    params = QParams(
-        products.to(torch.float32),
-        torch.zeros(products.numel(), dtype=torch.int64),
-        torch.float32,
-        info.min,
-        info.max,
-    )
-    constant = graph.add_constant(gm, node.next, codes, "fused_quant_bias")
-    return (constant, params)
 
 
 def _fold(gm: GraphModule, node: Node, match: _Match) -> None:
@@ -239,7 +232,7 @@ def _sources(match: _Match) -> tuple[Node, ...]:
     dequantizes = [
         node
         for node in match.call.operands.values()
-        if node is not None and graph.op_of(node) in (graph.DEQUANTIZE, graph.DEQUANTIZE_CHANNEL)
+        if node is not None and _is_dequantize(node)
     ]
     constants = [n for n in match.codes.values() if n is not None and n.op == "get_attr"]
     return (*constants, *dequantizes, *match.quantizes, *match.replaced)

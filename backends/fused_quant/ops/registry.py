@@ -9,7 +9,6 @@ from typing import Any
 
 from fused_quant.ops.spec import OpSpec, Parser
 
-_NOT_OPERATORS = {"spec", "registry", "common", "dot", "activation", "rescaling", "pooling"}
 _specs: dict[str, OpSpec] = {}
 _anchors: dict[Any, list[tuple[OpSpec, Parser]]] = {}
 _targets: dict[Any, OpSpec] = {}
@@ -32,12 +31,11 @@ def register(spec: OpSpec) -> OpSpec:
 
 
 def load() -> None:
-    """Import every module of `fused_quant.ops`; each registers its operators."""
+    """Import every module of `fused_quant.ops`; those of operators register them."""
     import fused_quant.ops as package
 
     for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
-        if module not in _NOT_OPERATORS:
-            importlib.import_module(f"fused_quant.ops.{module}")
+        importlib.import_module(f"fused_quant.ops.{module}")
 
 
 def specs() -> list[OpSpec]:

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Float biases become int32 codes of the accumulator, b = round(bias / (s_x * s_w[c])).
+
+When a channel's weight scale is so small that its bias would not fit, that channel's scale is
+enlarged until it does and its weights are rounded again: next to such a bias they are tiny.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch.fx import GraphModule, Node
+
+from fused_quant import graph, numerics
+from fused_quant.qparams import QParams
+from fused_quant.reasons import Reason
+
+# Half of int32 for the bias leaves the other half to the products.
+_LARGEST_BIAS = 2.0**30
+
+
+@dataclasses.dataclass(frozen=True)
+class QuantizedBias:
+    """Codes and parameters of a bias, and of the weight if its scales had to change."""
+
+    codes: Node
+    params: QParams
+    weight: tuple[Node, QParams] | None = None
+
+
+def quantize_bias(
+    gm: GraphModule, node: Node, weight: Node | None, blocks: dict[str, QParams | None]
+) -> QuantizedBias | Reason:
+    """Quantize the constant float bias `node` of an operator with weight codes `weight` [out_c, …].
+
+    Rounds half to even in float64. Returns a reason when bias or weight are not constants or the
+    other operands are not quantized.
+    """
+    value, x, w = graph.constant_of(gm, node), blocks.get("inp"), blocks.get("weight")
+    if value is None:
+        return Reason("constant", f"bias {node.name}", "computed", "a constant")
+    if x is None or w is None or weight is None or not x.is_per_tensor:
+        return Reason("float_input", "bias without quantized operands", "", "quantized operands")
+    if w.scale.numel() not in (1, value.numel()):
+        return Reason("granularity", "weight scale", str(tuple(w.scale.shape)), "per channel")
+    if x.check("input") or w.check("weight") or not bool(torch.isfinite(value).all()):
+        return Reason("scale", "bias or scales", "not finite or not > 0", "finite scales and bias")
+    widened = _widened_weight(gm, weight, w, value, x.scale_value)
+    if isinstance(widened, Reason):
+        return widened
+    params = w if widened is None else widened[1]
+    codes = numerics.quantize_bias(value, x.scale_value, params.scales)
+    constant = graph.add_constant(gm, node.next, codes, "fused_quant_bias")
+    return QuantizedBias(constant, _bias_params(x.scale_value, params), widened)
+
+
+def _bias_params(s_x: float, weight: QParams) -> QParams:
+    products = s_x * weight.scale.double().reshape(-1)
+    info = torch.iinfo(torch.int32)
+    return QParams(
+        products.to(torch.float32),
+        torch.zeros(products.numel(), dtype=torch.int64),
+        torch.float32,
+        info.min,
+        info.max,
+    )
+
+
+def _widened_weight(
+    gm: GraphModule, weight: Node, params: QParams, bias: torch.Tensor, s_x: float
+) -> tuple[Node, QParams] | None | Reason:
+    """New codes and scales if some bias would need more than 2^30 steps; None if all fit."""
+    steps = bias.double().abs() / (s_x * params.scale.double().reshape(-1))
+    if not bool((steps > _LARGEST_BIAS).any()):
+        return None
+    codes = graph.constant_of(gm, weight)
+    if codes is None:
+        return Reason("constant", f"weight {weight.name}", "computed", "a constant")
+    shape = [codes.shape[0]] + [1] * (codes.dim() - 1)
+    old = params.scale.double().reshape(-1).expand(codes.shape[0])
+    needed = bias.double().abs() / (s_x * _LARGEST_BIAS)
+    infinity = torch.tensor(torch.inf, dtype=torch.float32)
+    rounded_up = torch.nextafter(needed.to(torch.float32), infinity).double()
+    new = torch.where(steps > _LARGEST_BIAS, rounded_up, old)
+    rounded = torch.round(codes.double() * (old / new).reshape(shape)).to(codes.dtype)
+    constant = graph.add_constant(gm, weight.next, rounded, "fused_quant_weight")
+    constant.meta[graph.ORIGIN] = graph.origins(weight)
+    scale = new.to(torch.float32).reshape(shape)
+    return constant, dataclasses.replace(
+        params, scale=scale, zero_point=torch.zeros(shape, dtype=torch.int64)
+    )
