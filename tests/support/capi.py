@@ -4,70 +4,14 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 
 import numpy as np
 
-from fused_quant import runtime
-from tests.support import lanes
+from fused_quant.capi import Status, check, library
 from tests.support.built import Array
 from tests.support.memory import GuardedBuffer
 
-LIBRARY = "libfused_quant_capi.so"
 ALIGNMENT = 16
-
-
-class Status(ctypes.Structure):
-    """fq_status."""
-
-    _fields_ = (
-        ("code", ctypes.c_int32),
-        ("what", ctypes.c_char_p),
-        ("where", ctypes.c_int32),
-        ("got", ctypes.c_int64),
-        ("expected", ctypes.c_int64),
-    )
-
-
-class RefusedError(Exception):
-    """The runtime refused a payload."""
-
-    def __init__(self, status: Status) -> None:
-        what = (status.what or b"").decode()
-        super().__init__(
-            f"code {status.code}: {what}; at {status.where}, "
-            f"got {status.got}, expected {status.expected}"
-        )
-        self.code = status.code
-
-
-@functools.cache
-def library() -> ctypes.CDLL:
-    """The loaded library."""
-    try:
-        path = runtime.library_path(LIBRARY)
-    except RuntimeError as error:
-        lanes.missing(str(error))
-    loaded = ctypes.CDLL(str(path))
-    pointer, size = ctypes.c_void_p, ctypes.c_uint64
-    loaded.fq_memory_needs_isa.argtypes = [pointer, size, ctypes.c_char_p, *[pointer] * 3]
-    loaded.fq_plan_create_isa.argtypes = [
-        *(pointer, size, ctypes.c_char_p),
-        *(pointer, size, pointer, size, pointer, pointer),
-    ]
-    loaded.fq_plan_execute.argtypes = [pointer] * 3
-    loaded.fq_num_steps.argtypes = [pointer]
-    for name in ("fq_step_kernel", "fq_step_isa", "fq_kernel_name", "fq_kernel_op"):
-        getattr(loaded, name).restype = ctypes.c_char_p
-    for name in ("fq_step_kernel", "fq_step_isa"):
-        getattr(loaded, name).argtypes = [pointer, ctypes.c_uint32]
-    loaded.fq_requantize.argtypes = [
-        *[pointer] * 3,
-        *[ctypes.c_int32] * 3,
-        *(pointer, size),
-    ]
-    loaded.fq_requantize.restype = None
-    return loaded
 
 
 def kernel_table() -> list[tuple[str, str]]:
@@ -78,7 +22,10 @@ def kernel_table() -> list[tuple[str, str]]:
 
 
 class Plan:
-    """A plan whose payload, persistent memory and arena end exactly at guard pages."""
+    """A plan whose payload, persistent memory and arena end exactly at guard pages.
+
+    Raises PayloadError if the runtime refuses the payload.
+    """
 
     def __init__(self, payload: bytes, isa: str = "scalar") -> None:
         self._lib = library()
@@ -89,9 +36,7 @@ class Plan:
         where = (self._payload.address, len(payload), isa.encode())
         status, needs = Status(), (ctypes.c_uint64(), ctypes.c_uint64())
         references = [ctypes.byref(value) for value in (*needs, status)]
-        if self._lib.fq_memory_needs_isa(*where, *references):
-            self.close()
-            raise RefusedError(status)
+        check(self._lib.fq_memory_needs_isa(*where, *references), status)
         self.persistent_bytes, self.arena_bytes = (value.value for value in needs)
         for count in (self.persistent_bytes, self.arena_bytes):
             self._buffers.append(GuardedBuffer(-(-count // ALIGNMENT) * ALIGNMENT, fill=0xEE))
@@ -99,9 +44,7 @@ class Plan:
         self._plan = ctypes.c_void_p()
         memory = (persistent.address, persistent.size, self._arena.address, self._arena.size)
         made = (ctypes.byref(self._plan), ctypes.byref(status))
-        if self._lib.fq_plan_create_isa(*where, *memory, *made):
-            self.close()
-            raise RefusedError(status)
+        check(self._lib.fq_plan_create_isa(*where, *memory, *made), status)
 
     def kernels(self) -> list[tuple[str, str]]:
         """(kernel, instruction set) of each step."""
