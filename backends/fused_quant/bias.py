@@ -69,7 +69,7 @@ def _bias_params(s_x: float, weight: QParams) -> QParams:
 
 def _widened_weight(
     gm: GraphModule, weight: Node, params: QParams, bias: torch.Tensor, s_x: float
-) -> tuple[Node, QParams] | None | Reason:
+) -> tuple[Node, QParams] | Reason | None:
     """New codes and scales if some bias would need more than 2^30 steps; None if all fit."""
     steps = bias.double().abs() / (s_x * params.scale.double().reshape(-1))
     if not bool((steps > _LARGEST_BIAS).any()):

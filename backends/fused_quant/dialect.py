@@ -141,8 +141,11 @@ def is_fully_quantized(site: Site) -> bool:
 
 
 def reference(spec: OpSpec, *args: Any, **kwargs: Any) -> Any:
-    """Run a fused operator: the integer contract where it is defined, otherwise
-    dequantize -> ATen -> quantize in float. Rounding: docs/numerics.md."""
+    """Run a fused operator in eager mode.
+
+    The integer contract (docs/numerics.md) where it is defined, otherwise dequantize -> ATen ->
+    quantize in float.
+    """
     fusion = _fusion(spec)
     bound = _bind_call(spec, args, kwargs)
     site = eager_site(spec, bound, ())

@@ -230,9 +230,7 @@ def fusion_target(spec: OpSpec) -> Any:
 def _sources(match: _Match) -> tuple[Node, ...]:
     """Every node that disappears into the fused operator, for origins and metadata."""
     dequantizes = [
-        node
-        for node in match.call.operands.values()
-        if node is not None and _is_dequantize(node)
+        node for node in match.call.operands.values() if node is not None and _is_dequantize(node)
     ]
     constants = [n for n in match.codes.values() if n is not None and n.op == "get_attr"]
     return (*constants, *dequantizes, *match.quantizes, *match.replaced)
@@ -254,7 +252,7 @@ def _block_arguments(gm: GraphModule, before: Node, params: QParams | None) -> l
 
 
 def _requantize_pairs(gm: GraphModule) -> None:
-    """dequantize -> quantize becomes requantize; nothing at all if it cannot change a code."""
+    """Dequantize -> quantize becomes requantize; nothing at all if it cannot change a code."""
     for node in graph.calls(gm):
         source = node.args[0] if node.args else None
         if graph.op_of(node) != graph.QUANTIZE or graph.op_of(source) != graph.DEQUANTIZE:

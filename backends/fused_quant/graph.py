@@ -170,7 +170,7 @@ def real_tensor(value: Any) -> torch.Tensor | None:
     converter = value.fake_mode.fake_tensor_converter.meta_converter
     for real, index in converter.describer.lookup_tensor.items():
         if converter.tensor_memo.get(index) is value:
-            return real
+            return real if isinstance(real, torch.Tensor) else None
     return None
 
 

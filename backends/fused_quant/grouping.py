@@ -13,8 +13,11 @@ _Cluster = int
 
 
 def _levels(gm: GraphModule, claimed: Callable[[Node], bool]) -> dict[Node, int]:
-    """How often a path into a node leaves the claimed nodes. Claimed nodes of one level can share a
-    partition: a path between them through an unclaimed node would raise the level."""
+    """How often a path into a node leaves the claimed nodes.
+
+    Claimed nodes of one level can share a partition: a path between them through an unclaimed node
+    would raise the level.
+    """
     levels: dict[Node, int] = {}
     for node in gm.graph.nodes:
         level = 0

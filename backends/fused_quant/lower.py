@@ -34,7 +34,7 @@ def quantize(
     """
     chosen = default_quantizer() if quantizer is None else quantizer
     exported = torch.export.export(module.eval(), example_inputs).module()
-    prepared = prepare_pt2e(exported, chosen)  # type: ignore[arg-type]
+    prepared = prepare_pt2e(exported, chosen)
     samples = 0
     bar = tqdm(calibration_inputs, desc="calibrating", disable=None if progress else True)
     with torch.no_grad():

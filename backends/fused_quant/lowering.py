@@ -73,7 +73,8 @@ class Builder:
 
     @property
     def _node(self) -> Node:
-        assert self._site is not None and self._site.node is not None
+        assert self._site is not None
+        assert self._site.node is not None
         return self._site.node
 
     def _operand_node(self, name: str) -> Node:
@@ -114,7 +115,9 @@ class Builder:
         missing = len(order) - len(value.shape)
         if missing:
             logical = self._in_order(value, layout.identity(len(value.shape)))
-            value = self._relabel(logical, (1,) * missing + value.shape, layout.identity(len(order)))
+            value = self._relabel(
+                logical, (1,) * missing + value.shape, layout.identity(len(order))
+            )
         return self._in_order(value, order).tensor
 
     def result(self, order: Order | None) -> int:
@@ -157,8 +160,10 @@ class Builder:
         self._values[node] = self._relabel(logical, shape, layout.identity(len(shape)))
 
     def permute(self, name: str, dims: Sequence[int]) -> None:
-        """Logical dimension i of the result is dimension dims[i] of the operand; moves no bytes if
-        the stored order can take it up."""
+        """Logical dimension i of the result is dimension dims[i] of the operand.
+
+        No byte moves here: the stored order takes it up, until a user asks for another one.
+        """
         node = self._result
         value = self._value(self._operand_node(name))
         order = tuple(list(dims).index(axis) for axis in value.order)

@@ -123,8 +123,10 @@ class FusedQuantPartitioner(Partitioner):
         self.refusals: list[Refusal] = []
 
     def ops_to_not_decompose(self, ep: ExportedProgram) -> tuple[list[torch._ops.OpOverload], None]:
-        """Operators to keep whole for `to_edge_transform_and_lower`: none is needed, because the
-        decomposed spellings are understood too."""
+        """Operators to keep whole for `to_edge_transform_and_lower`.
+
+        None: the decomposed spellings are understood too.
+        """
         return ([], None)
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:

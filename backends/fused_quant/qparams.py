@@ -134,7 +134,7 @@ class QParams:
         return scale, zero_point
 
     def dequantize(self, codes: torch.Tensor) -> torch.Tensor:
-        """scale * (codes - zero_point) in `self.dtype`."""
+        """Scale * (codes - zero_point) in `self.dtype`."""
         scale, zero_point = self._expanded(codes)
         centred = (codes.to(torch.int64) - zero_point.to(torch.int64)).to(self.dtype)
         return centred * scale.to(self.dtype)

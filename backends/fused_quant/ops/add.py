@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """add and sub with broadcasting and `alpha`: inp +- alpha * other.
 
-si = 2 * max(s_a, |alpha| * s_b) / 2^20; t = R(a - zp_a; M(s_a / si)) +- R(b - zp_b; M(|alpha| s_b / si));
+si = 2 * max(s_a, |alpha| * s_b) / 2^20;
+t = R(a - zp_a; M(s_a / si)) +- R(b - zp_b; M(|alpha| * s_b / si));
 q = clamp(zp_out + R(t; M(si / s_out))).
 """
 
@@ -15,7 +16,7 @@ import torch
 from torch.fx import Node
 
 from fused_quant import graph, numerics
-from fused_quant.ops.common import check_int8_activations, check_rank, check_ratio
+from fused_quant.ops.common import check_int8_activations, check_rank, check_ratio, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -74,8 +75,7 @@ def _supported(site: Site, target: Target) -> Reason | None:
 
 def _reference(sign: int) -> Callable[[Site, Tensors], torch.Tensor]:
     def reference(site: Site, tensors: Tensors) -> torch.Tensor:
-        a, b = tensors["inp"], tensors["other"]
-        assert a is not None and b is not None
+        a, b = tensor(tensors, "inp"), tensor(tensors, "other")
         alpha = _signed_alpha(site, sign)
         m_a, m_b, m_out = _multipliers(site, alpha)
         out = site.result
@@ -121,7 +121,9 @@ def _register(name: str, sign: int, packets: tuple[Any, ...]) -> None:
     aten_op = getattr(torch, name)
 
     def aten(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
-        return aten_op(tensors["inp"], tensors["other"], alpha=attributes["alpha"])
+        a, b = tensor(tensors, "inp"), tensor(tensors, "other")
+        result: torch.Tensor = aten_op(a, b, alpha=attributes["alpha"])
+        return result
 
     register(
         OpSpec(
@@ -129,7 +131,7 @@ def _register(name: str, sign: int, packets: tuple[Any, ...]) -> None:
             fusion=Fusion(
                 operands=(Operand("inp"), Operand("other")),
                 attributes=("float alpha=1.0",),
-                anchors={packet: _parse for packet in packets},
+                anchors=dict.fromkeys(packets, _parse),
                 aten=aten,
                 reference=_reference(sign),
                 covers=_covers,

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from fused_quant import numerics
 from fused_quant.ops import pooling
-from fused_quant.ops.common import check_rank, pair, parser
+from fused_quant.ops.common import check_rank, pair, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -48,15 +48,9 @@ _parse_avg = parser(
 _parse_adaptive = parser({"inp": "self"}, {"output_size": lambda v: list(pair(v))})
 
 
-def _input(tensors: Tensors) -> torch.Tensor:
-    x = tensors["inp"]
-    assert x is not None
-    return x
-
-
 def _aten_avg(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
     return F.avg_pool2d(
-        _input(tensors),
+        tensor(tensors, "inp"),
         pooling.kernel(attributes),
         pooling.stride(attributes),
         pair(attributes["padding"]),
@@ -67,7 +61,7 @@ def _aten_avg(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
 
 
 def _aten_adaptive(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
-    return F.adaptive_avg_pool2d(_input(tensors), attributes["output_size"])
+    return F.adaptive_avg_pool2d(tensor(tensors, "inp"), attributes["output_size"])
 
 
 def _sums(site: Site, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -87,7 +81,7 @@ def _sums(site: Site, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
-    return pooling.average(site, *_sums(site, _input(tensors)))
+    return pooling.average(site, *_sums(site, tensor(tensors, "inp")))
 
 
 def _divisors(site: Site) -> list[int]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""quantize and dequantize where a claimed region meets float tensors; a change of the dimension
-order is folded into the copy.
+"""quantize and dequantize, where a claimed region meets float tensors.
 
+A change of the dimension order is folded into the copy.
 quantize: q = clamp(zp + rint(x * f32(1 / s))), clamped in float first; NaN gives zp.
 dequantize: y = f32(q - zp) * f32(s).
 """

@@ -10,12 +10,20 @@ import torch
 from torch.fx import Node
 
 from fused_quant import graph
-from fused_quant.ops.spec import Call, Parser, Site
+from fused_quant.ops.spec import Call, Parser, Site, Tensors
 from fused_quant.qparams import QParams
 from fused_quant.reasons import Reason
 from fused_quant.target import Target
 
 INT8_BOUNDS = (-128, 127)
+
+
+def tensor(tensors: Tensors, name: str) -> torch.Tensor:
+    """The operand of that name. ValueError if it is absent."""
+    value = tensors[name]
+    if value is None:
+        raise ValueError(f"operand {name}: got None, expected a tensor")
+    return value
 
 
 def pair(value: int | Sequence[int]) -> tuple[int, int]:
@@ -61,7 +69,7 @@ def parser(operands: dict[str, str], attributes: dict[str, Any] | None = None) -
 
 
 def check_scales(site: Site, operands: Sequence[str]) -> Reason | None:
-    """A reason if a scale of an operand that is present, or of the output, is outside the contract."""
+    """A reason if a scale of a present operand, or of the output, is outside the contract."""
     for name in operands:
         if name in site.shapes:
             reason = site.block(name).check(f"{site.name}.{name}")

@@ -17,7 +17,7 @@ from torch.fx import Node
 
 from fused_quant import graph, numerics
 from fused_quant.ops import dot
-from fused_quant.ops.common import pair
+from fused_quant.ops.common import pair, tensor
 from fused_quant.ops.padding import zero_padding
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
@@ -28,6 +28,7 @@ from fused_quant.ops.spec import (
     Layout,
     Operand,
     OpSpec,
+    Parser,
     Role,
     Runtime,
     Site,
@@ -48,7 +49,7 @@ _OPERANDS = (
 
 
 def _same_padding(node: Node, kernel: Sequence[int], dilation: Sequence[int]) -> list[int]:
-    """torch's "same": the odd element of the total goes to the bottom and right."""
+    """Torch's "same": the odd element of the total goes to the bottom and right."""
     totals = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
     (top, left), (bottom, right) = [t // 2 for t in totals], [t - t // 2 for t in totals]
     return [top, bottom, left, right]
@@ -105,10 +106,10 @@ def _parse_convolution(node: Node) -> Call | Reason:
 
 def _symmetric(attributes: Attributes) -> bool:
     top, bottom, left, right = attributes["padding"]
-    return top == bottom and left == right
+    return bool(top == bottom and left == right)
 
 
-def _only(symmetric: bool, parse: Any) -> Any:
+def _only(symmetric: bool, parse: Parser) -> Parser:
     """Split calls between the two overloads: `padding` of two numbers, or of four."""
 
     def parse_overload(node: Node) -> Call | Reason:
@@ -137,8 +138,7 @@ def _sides(attributes: Attributes) -> tuple[int, int, int, int]:
 
 def _aten_conv(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
     top, left, bottom, right = _sides(attributes)
-    x, weight = tensors["inp"], tensors["weight"]
-    assert x is not None and weight is not None
+    x, weight = tensor(tensors, "inp"), tensor(tensors, "weight")
     stride, dilation = pair(attributes["stride"]), pair(attributes["dilation"])
     groups = attributes["groups"]
     if (top, left) == (bottom, right):
@@ -148,8 +148,7 @@ def _aten_conv(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
 
 
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
-    x, weight = tensors["inp"], tensors["weight"]
-    assert x is not None and weight is not None
+    x, weight = tensor(tensors, "inp"), tensor(tensors, "weight")
     attributes = site.attributes
     acc = numerics.conv2d(
         x,

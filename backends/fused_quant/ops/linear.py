@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from fused_quant import numerics
 from fused_quant.ops import dot
-from fused_quant.ops.common import parser
+from fused_quant.ops.common import parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -38,14 +38,12 @@ _aten = torch.ops.aten
 
 
 def _aten_linear(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
-    x, weight = tensors["inp"], tensors["weight"]
-    assert x is not None and weight is not None
+    x, weight = tensor(tensors, "inp"), tensor(tensors, "weight")
     return F.linear(x, weight, tensors["bias"])
 
 
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
-    x, weight = tensors["inp"], tensors["weight"]
-    assert x is not None and weight is not None
+    x, weight = tensor(tensors, "inp"), tensor(tensors, "weight")
     acc = numerics.linear(x, weight, tensors["bias"], site.block("inp").zero_point_value)
     return dot.requantize(site, acc, axis=-1)
 

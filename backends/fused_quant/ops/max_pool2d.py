@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from fused_quant import numerics
 from fused_quant.ops import pooling
-from fused_quant.ops.common import check_rank, pair, parser
+from fused_quant.ops.common import check_rank, pair, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -55,30 +55,22 @@ def _pool(x: torch.Tensor, attributes: Attributes) -> tuple[torch.Tensor, torch.
     return result
 
 
-def _input(tensors: Tensors) -> torch.Tensor:
-    x = tensors["inp"]
-    assert x is not None
-    return x
-
-
 def _aten_pool(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
-    return _pool(_input(tensors), attributes)[0]
+    return _pool(tensor(tensors, "inp"), attributes)[0]
 
 
 def _aten_indices(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
-    return _pool(_input(tensors), attributes)[1]
+    return _pool(tensor(tensors, "inp"), attributes)[1]
 
 
 def _multiplier(site: Site) -> numerics.Multiplier:
-    return numerics.multiplier_from_ratio(
-        site.block("inp").scale_value / site.result.scale_value
-    )
+    return numerics.multiplier_from_ratio(site.block("inp").scale_value / site.result.scale_value)
 
 
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
     attributes, source, out = site.attributes, site.block("inp"), site.result
     codes = numerics.max_pool2d(
-        _input(tensors),
+        tensor(tensors, "inp"),
         pooling.kernel(attributes),
         pooling.stride(attributes),
         pair(attributes["padding"]),
@@ -143,7 +135,10 @@ register(
                 "int[] dilation",
                 "bool ceil_mode",
             ),
-            anchors={_aten.max_pool2d.default: _parse, _aten.max_pool2d_with_indices.default: _parse},
+            anchors={
+                _aten.max_pool2d.default: _parse,
+                _aten.max_pool2d_with_indices.default: _parse,
+            },
             aten=_aten_pool,
             reference=_reference,
             covers=pooling.covers,

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""mean over any axes: q = clamp(zp_out + R(sum(x - zp_in); M(s_in / (N * s_out)))), one rounding."""
+"""mean over any axes: q = clamp(zp_out + R(sum(x - zp_in); M(s_in / (N * s_out)))).
+
+Rounded once.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fused_quant import numerics
-from fused_quant.ops.common import check_int8_activations, check_rank, check_ratio, parser
+from fused_quant.ops.common import check_int8_activations, check_rank, check_ratio, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -61,8 +64,8 @@ def _covers(site: Site) -> Reason | None:
 
 
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
-    x, out = tensors["inp"], site.result
-    assert x is not None
+    x = tensor(tensors, "inp")
+    out = site.result
     return numerics.mean(
         x,
         site.block("inp").zero_point_value,
@@ -77,8 +80,7 @@ def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
 
 
 def _aten_mean(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
-    x = tensors["inp"]
-    assert x is not None
+    x = tensor(tensors, "inp")
     return x.mean(attributes["dim"] or None, attributes["keepdim"])
 
 

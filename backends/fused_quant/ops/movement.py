@@ -58,7 +58,7 @@ PERMUTES = (
 
 
 def permutation(node: Node) -> tuple[int, ...]:
-    """dims such that logical output dimension i is logical input dimension dims[i]."""
+    """Dims such that logical output dimension i is logical input dimension dims[i]."""
     bound = graph.bind(node)
     rank = len(graph.shape_of(node))
     if "dims" in bound:

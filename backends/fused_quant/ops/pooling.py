@@ -24,7 +24,7 @@ def kernel(attributes: Attributes) -> tuple[int, int]:
 
 
 def stride(attributes: Attributes) -> tuple[int, int]:
-    """stride as (height, width); an empty one means the kernel size."""
+    """Stride as (height, width); an empty one means the kernel size."""
     given = attributes["stride"]
     return pair(given) if given else kernel(attributes)
 
@@ -50,7 +50,7 @@ def supported(site: Site, target: Target) -> Reason | None:
 
 
 def average(site: Site, total: torch.Tensor, divisor: torch.Tensor) -> torch.Tensor:
-    """total / divisor on the output's grid, by the rule for equal or differing parameters."""
+    """Total / divisor on the output's grid, by the rule for equal or differing parameters."""
     source, out = site.block("inp"), site.result
     return numerics.average(
         total,

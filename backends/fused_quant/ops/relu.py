@@ -15,6 +15,7 @@ from torch.fx import Node
 
 from fused_quant import numerics
 from fused_quant.ops import activation, rescaling
+from fused_quant.ops.common import tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -84,7 +85,7 @@ def _register(name: str, attributes: tuple[str, ...], targets: Any, parse: Any, 
             fusion=Fusion(
                 operands=(Operand("inp"),),
                 attributes=attributes,
-                anchors={target: parse for target in targets},
+                anchors=dict.fromkeys(targets, parse),
                 aten=aten,
                 reference=_reference,
                 covers=_covers,
@@ -96,17 +97,11 @@ def _register(name: str, attributes: tuple[str, ...], targets: Any, parse: Any, 
 
 
 def _aten_relu(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
-    return torch.relu(_only(tensors))
+    return torch.relu(tensor(tensors, "inp"))
 
 
 def _aten_hard_tanh(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
-    return torch.clamp(_only(tensors), attributes["min_val"], attributes["max_val"])
-
-
-def _only(tensors: Tensors) -> torch.Tensor:
-    x = tensors["inp"]
-    assert x is not None
-    return x
+    return torch.clamp(tensor(tensors, "inp"), attributes["min_val"], attributes["max_val"])
 
 
 _register("relu", (), activation.RELU, _parse_relu, _aten_relu)

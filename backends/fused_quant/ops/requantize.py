@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fused_quant.ops import rescaling
+from fused_quant.ops.common import tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Attributes,
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 
 
 def _aten(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
-    x = tensors["inp"]
-    assert x is not None
+    x = tensor(tensors, "inp")
     return x.clone()
 
 

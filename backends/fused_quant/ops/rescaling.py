@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What requantize and the stand-alone clamps share: clamp(zp_out + R(x - zp_in; M(s_in / s_out)))."""
+"""What requantize and the stand-alone clamps share.
+
+q = clamp(zp_out + R(x - zp_in; M(s_in / s_out))).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fused_quant import numerics
-from fused_quant.ops.common import check_int8_activations, check_rank, check_ratio
+from fused_quant.ops.common import check_int8_activations, check_rank, check_ratio, tensor
 from fused_quant.ops.spec import Site, Tensors
 from fused_quant.reasons import Reason
 from fused_quant.target import Target
@@ -23,7 +26,9 @@ def covers(site: Site) -> Reason | None:
     return check_int8_activations(site, ["inp"]) or check_ratio(_ratio(site), "input to output")
 
 
-def supported_with(check: Callable[[Site], Reason | None]) -> Callable[[Site, Target], Reason | None]:
+def supported_with(
+    check: Callable[[Site], Reason | None],
+) -> Callable[[Site, Target], Reason | None]:
     """A runtime check out of a coverage check."""
 
     def supported(site: Site, target: Target) -> Reason | None:
@@ -38,8 +43,7 @@ def _ratio(site: Site) -> float:
 
 def reference(site: Site, tensors: Tensors, bounds: tuple[int, int]) -> torch.Tensor:
     """The contract on codes, clamped to `bounds`."""
-    x = tensors["inp"]
-    assert x is not None
+    x = tensor(tensors, "inp")
     out = site.result
     centred = x.to(torch.int64) - site.block("inp").zero_point_value
     multiplier = numerics.multiplier_from_ratio(_ratio(site))
@@ -56,6 +60,4 @@ def lower(site: Site, builder: Builder, bounds: tuple[int, int]) -> None:
     params.outputZeroPoint = site.result.zero_point_value
     params.clampMin, params.clampMax = bounds
     order = builder.common_order()
-    builder.emit(
-        "requantize", [builder.operand("inp", order)], [builder.result(order)], params
-    )
+    builder.emit("requantize", [builder.operand("inp", order)], [builder.result(order)], params)

@@ -37,7 +37,7 @@ class Role(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Operand:
-    """A tensor operand of a dialect operator: its block is named `<name>_scale`, …"""
+    """A tensor operand of a dialect operator; its block's fields are named `<name>_scale` etc."""
 
     name: str
     role: Role = Role.ACTIVATION

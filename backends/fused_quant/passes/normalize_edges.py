@@ -53,7 +53,7 @@ def _moves(node: Node) -> bool:
 
 
 def _hoist_moves(gm: GraphModule) -> bool:
-    """dequantize -> move becomes move -> dequantize."""
+    """Dequantize -> move becomes move -> dequantize."""
     changed = False
     for node in graph.calls(gm):
         source = node.args[0] if node.args else None
@@ -85,7 +85,7 @@ def _dequantize_rest(dequantize: Node, move: Node) -> tuple[Any, ...] | None:
 
 
 def _sink_moves(gm: GraphModule) -> bool:
-    """move -> quantize becomes quantize -> move, if the move has no other use."""
+    """Move -> quantize becomes quantize -> move, if the move has no other use."""
     changed = False
     for node in graph.calls(gm):
         if graph.op_of(node) not in QUANTIZES:
@@ -108,7 +108,7 @@ def _sink_moves(gm: GraphModule) -> bool:
 
 
 def _sink_padding(gm: GraphModule) -> bool:
-    """pad -> quantize -> dequantize becomes quantize -> dequantize -> pad, for zero padding.
+    """Pad -> quantize -> dequantize becomes quantize -> dequantize -> pad, for zero padding.
 
     Exact: 0 has the code `zero_point` on every grid. A convolution can then take the padding in.
     """
@@ -156,7 +156,7 @@ def value_of(node: Node) -> Node | None:
 
 
 def _close_grid_islands(gm: GraphModule) -> bool:
-    """dequantize -> op -> (not quantize): put quantize -> dequantize of the same grid behind op."""
+    """Dequantize -> op -> (not quantize): put quantize -> dequantize of the same grid behind op."""
     for node in graph.calls(gm):
         source = node.args[0] if node.args else None
         if not _keeps_grid(node) or graph.op_of(source) != graph.DEQUANTIZE:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Make convert_pt2e's output uniform: overloads instead of packets, one spelling of quantize and
-dequantize, fresh fake values, no leftovers of export."""
+"""Make convert_pt2e's output uniform.
+
+Overloads instead of packets, one spelling of quantize and dequantize, fresh fake values, constants
+of codes instead of quantized float constants.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,9 @@ def _normalize_affine(gm: GraphModule, node: Node) -> None:
     low, high = bound["quant_min"], bound["quant_max"]
     info = torch.iinfo(dtype)
     limits = (info.min if low is None else int(low), info.max if high is None else int(high))
-    _replace(gm, node, is_quantize, bound["input"], float(scale.reshape(-1)[0]), zero, limits, dtype)
+    _replace(
+        gm, node, is_quantize, bound["input"], float(scale.reshape(-1)[0]), zero, limits, dtype
+    )
 
 
 def _normalize_tensor_qparams(gm: GraphModule, node: Node) -> None:
@@ -93,7 +98,7 @@ def _normalize_tensor_qparams(gm: GraphModule, node: Node) -> None:
 
 
 def _fold_quantized_constant(gm: GraphModule, node: Node) -> None:
-    """quantize of a constant -> a constant of codes, so weights never come back as floats."""
+    """Quantize of a constant -> a constant of codes, so weights never come back as floats."""
     if graph.op_of(node) not in (graph.QUANTIZE, graph.QUANTIZE_CHANNEL):
         return
     sources = node.all_input_nodes

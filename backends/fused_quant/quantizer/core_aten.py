@@ -86,9 +86,10 @@ def _convolutions(
 def get_core_aten_quantizers(
     config: QuantizationConfig, weighted_config: QuantizationConfig
 ) -> list[OpQuantizer]:
-    """Quantizers of the core ATen operators: add, sub, mul (also with a scalar), bmm, relu,
-    max_pool2d_with_indices, avg_pool2d, convolution, sigmoid, tanh, hardtanh, gelu and
-    native_layer_norm.
+    """Quantizers of the core ATen operators.
+
+    They are add, sub, mul (each also with a scalar), bmm, relu, max_pool2d_with_indices,
+    avg_pool2d, convolution, sigmoid, tanh, hardtanh, gelu and native_layer_norm.
 
     `weighted_config` applies to convolution, `config` to everything else; *grouped* transposed
     convolution uses `config`.

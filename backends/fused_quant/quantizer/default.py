@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The backend's own quantization: int8 activations per tensor, symmetric int8 weights per channel,
-for every operator that has a runtime kernel."""
+"""The backend's own quantization, for every operator that has a runtime kernel.
+
+int8 activations per tensor, symmetric int8 weights per channel.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,11 @@ _EPS = 2.0**-24  # smallest scale an observer may give: far below any trained te
 
 
 def default_config() -> QuantizationConfig:
-    """int8 in [-128, 127] per tensor (affine, histogram calibration); weights in [-127, 127] per
-    output channel (symmetric, min/max); float bias, quantized to int32 when fused."""
+    """int8 activations per tensor, symmetric int8 weights per output channel.
+
+    Activations: [-128, 127], affine, histogram calibration. Weights: [-127, 127], min/max. The bias
+    stays float here and is quantized to int32 when the operator is fused.
+    """
     activations = QuantizationSpec(
         dtype=torch.int8,
         quant_min=-128,
@@ -51,7 +56,9 @@ def _further_quantizers(config: QuantizationConfig) -> list[OpQuantizer]:
         ),
         OpQuantizer(_aten.clamp.default, config, ("self",), targets=activation.CLAMP),
     ]
-    known = {target for q in get_core_aten_quantizers(config, config) for target in (q.op, *q.targets)}
+    known = {
+        target for q in get_core_aten_quantizers(config, config) for target in (q.op, *q.targets)
+    }
     known |= {_aten.linear.default, *activation.CLAMP}
     for spec in registry.specs():
         if spec.annotation is None or spec.runtime is None:

@@ -92,8 +92,11 @@ class OpQuantizer:
         return self.node_filter is None or self.node_filter(node)
 
     def annotate(self, node: Node) -> None:
-        """Claim a matching node, and the activation fused with it; leaves it alone when an operand
-        is not a float tensor or a sharing annotation would have nothing to share."""
+        """Claim a matching node, and the activation fused with it.
+
+        Leaves the node alone when an operand is not a float tensor or a sharing annotation would
+        have nothing to share.
+        """
         bound = graph.bind(node)
         sources = [bound.get(name) for name in self.activations]
         tensors = [source for source in sources if isinstance(source, Node)]
