@@ -69,4 +69,9 @@ Status prepare_transpose(const OpContext& context, const TensorView& input,
                          const TensorView& output, const flatbuffers::Vector<uint8_t>* perm,
                          StridedLoop<1>* loop);
 
+// The loop of an element-wise operator with two inputs, whose shapes broadcast right-aligned in
+// stored order. Three tensors of the same number of elements always go element by element.
+Status prepare_broadcast(const OpContext& context, const TensorView& a, const TensorView& b,
+                         const TensorView& y, StridedLoop<2>* loop);
+
 }  // namespace fused_quant

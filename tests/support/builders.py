@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.support import cast, dot, elementwise, quant, reduce, window
+from tests.support import cast, dot, elementwise, from_spec, quant, reduce, window
 from tests.support.built import Built
 
 Builder = Callable[[str, quant.Parameters, np.random.Generator], Built]
@@ -34,10 +34,11 @@ def build(opcode: str, parameters: quant.Parameters, seed: int | None = None) ->
     """The concrete operator; what the parameters leave open is drawn from the seed.
 
     Without a seed, one is made from the parameters themselves, so a case never changes by its
-    position in a list.
+    position in a list. A case that names a dialect operator ("op") needs no builder.
     """
     if seed is None:
         seed = zlib.crc32(repr((opcode, sorted(parameters.items()))).encode())
     if "acc" in parameters:
         return dot.build_rescale(opcode, parameters, np.random.default_rng(seed))
-    return BUILDERS[opcode](opcode, parameters, np.random.default_rng(seed))
+    builder = from_spec.build if "op" in parameters else BUILDERS[opcode]
+    return builder(opcode, parameters, np.random.default_rng(seed))

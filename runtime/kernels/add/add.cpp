@@ -8,50 +8,6 @@
 namespace fused_quant {
 namespace {
 
-// Dimension `i` of `view`, counted as if it had `rank` dimensions with ones in front.
-uint32_t aligned_dim(const TensorView& view, uint32_t rank, uint32_t i) {
-  const uint32_t missing = rank - view.rank;
-  return i < missing ? 1 : view.dim[i - missing];
-}
-
-// Element stride of each dimension of `view` aligned to `rank`; 0 where it is broadcast.
-void aligned_strides(const TensorView& view, uint32_t rank, uint32_t (&strides)[kMaxRank]) {
-  uint32_t step = 1;
-  for (uint32_t i = rank; i > 0; --i) {
-    const uint32_t size = aligned_dim(view, rank, i - 1);
-    strides[i - 1] = size == 1 ? 0 : step;
-    step *= size;
-  }
-}
-
-Status prepare_broadcast(const OpContext& context, const TensorView& a, const TensorView& b,
-                         const TensorView& y, StridedLoop<2>* loop) {
-  if (a.count() == y.count() && b.count() == y.count()) {
-    loop->append(y.count(), {1, 1});
-    loop->finish();
-    return Status();
-  }
-  uint32_t rank = a.rank > b.rank ? a.rank : b.rank;
-  rank = y.rank > rank ? y.rank : rank;
-  uint32_t a_stride[kMaxRank] = {};
-  uint32_t b_stride[kMaxRank] = {};
-  aligned_strides(a, rank, a_stride);
-  aligned_strides(b, rank, b_stride);
-  for (uint32_t i = 0; i < rank; ++i) {
-    const uint32_t a_dim = aligned_dim(a, rank, i);
-    const uint32_t b_dim = aligned_dim(b, rank, i);
-    const uint32_t y_dim = aligned_dim(y, rank, i);
-    if (a_dim != 1 && b_dim != 1 && a_dim != b_dim) {
-      return context.invalid("shapes do not broadcast", b_dim, a_dim);
-    }
-    const uint32_t expected = a_dim != 1 ? a_dim : b_dim;
-    if (y_dim != expected) return context.invalid("output size", y_dim, expected);
-    loop->append(y_dim, {a_stride[i], b_stride[i]});
-  }
-  loop->finish();
-  return Status();
-}
-
 Status check_terms(const OpContext& context, const schema::ElementwiseParams& given) {
   if (length_of(given.input_zero_point()) != 2) {
     return context.invalid("number of input zero points", length_of(given.input_zero_point()), 2);

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Cases of a dialect operator without a builder of its own.
+
+Parameters: op (qualified name of the dialect operator), shapes (of each operand), attributes, and
+as far as wanted scales, zero_points (of each operand, then of the result), codes (of each operand)
+and bounds; the rest is drawn. The operator lowers itself; its integer reference says what is right.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, GraphModule, Node
+
+from fused_quant import dialect, graph
+from fused_quant.lowered import Storage
+from fused_quant.lowering import lower_graph
+from fused_quant.ops import registry
+from fused_quant.qparams import QParams
+from tests.support import quant
+from tests.support.built import Built
+
+
+def _block(scale: float, zero_point: int, low: int, high: int) -> QParams:
+    return QParams.per_tensor(scale, zero_point, torch.int8, low, high)
+
+
+def _blocks(p: quant.Parameters, rng: np.random.Generator, count: int) -> list[QParams]:
+    scales = p.get("scales") or [quant.scale(rng) for _ in range(count)]
+    zeros = p.get("zero_points") or [quant.zero_point(rng, {}, "") for _ in range(count)]
+    low, high = quant.bounds(rng, p, zeros[-1])
+    limits = [(-128, 127)] * (count - 1) + [(low, high)]
+    return [_block(s, z, *b) for s, z, b in zip(scales, zeros, limits, strict=True)]
+
+
+def _constant(gm: GraphModule, name: str, value: torch.Tensor, mode: FakeTensorMode) -> Node:
+    gm.register_buffer(name, value)
+    node = gm.graph.get_attr(name)
+    node.meta["val"] = mode.from_tensor(value, static_shapes=True)
+    return node
+
+
+def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
+    """The operator as it lowers itself, and its eager result."""
+    registry.load()
+    spec = registry.find(p["op"])
+    assert spec.fusion is not None
+    shapes = p["shapes"]
+    given = p.get("codes") or [quant.codes(rng, shape) for shape in shapes]
+    inputs = [np.asarray(c, np.int8).reshape(s) for c, s in zip(given, shapes, strict=True)]
+    gm, mode = GraphModule(torch.nn.Module(), Graph()), FakeTensorMode()
+    nodes = []
+    for operand, array in zip(spec.fusion.operands, inputs, strict=True):
+        node = gm.graph.placeholder(operand.name)
+        node.meta["val"] = mode.from_tensor(torch.from_numpy(array.copy()), static_shapes=True)
+        nodes.append(node)
+    arguments: list[object] = []
+    for number, block in enumerate(_blocks(p, rng, len(shapes) + 1)):
+        dtype = torch.int8 if number == len(shapes) else torch.float32
+        arguments += [
+            _constant(gm, f"scale{number}", block.scale, mode),
+            _constant(gm, f"zero_point{number}", block.zero_point, mode),
+            *(dtype, block.quant_min, block.quant_max),
+        ]
+    arguments += list(p.get("attributes", ()))
+    fused = gm.graph.call_function(dialect.define(spec), (*nodes, *arguments))
+    with mode:
+        graph.refresh_val(fused)
+    gm.graph.output((fused,))
+    gm.recompile()
+    program = lower_graph(gm, "generic")
+    (op,) = program.ops
+    assert op.opcode == opcode
+    constants = [program.tensors[i].data for i in op.inputs if i >= 0][len(inputs) :]
+    assert all(program.tensors[i].storage is Storage.INPUT for i in op.inputs[: len(inputs)])
+    (expected,) = gm(*(torch.from_numpy(array.copy()) for array in inputs))
+    return Built(opcode, inputs, constants, op.params, np.ascontiguousarray(expected.numpy()))
