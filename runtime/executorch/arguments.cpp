@@ -106,7 +106,12 @@ Error bind_argument(const executorch::runtime::EValue& value, const TensorInfo& 
 
   void* const pointer = tensor.mutable_data_ptr();
   const uint32_t alignment = dtype_bytes(expected.view.dtype);
-  if (pointer == nullptr || reinterpret_cast<uintptr_t>(pointer) % alignment != 0) {
+  if (pointer == nullptr) {
+    ET_LOG(Error, "FusedQuantBackend: %s %u has no data", name.role,
+           static_cast<unsigned>(name.index));
+    return Error::InvalidArgument;
+  }
+  if (reinterpret_cast<uintptr_t>(pointer) % alignment != 0) {
     ET_LOG(Error, "FusedQuantBackend: %s %u is at %p, expected an address aligned to %u bytes",
            name.role, static_cast<unsigned>(name.index), pointer, static_cast<unsigned>(alignment));
     return Error::InvalidArgument;

@@ -73,6 +73,7 @@ class _Declared(torch.nn.Module):
 
     def __init__(self, output: torch.Tensor) -> None:
         super().__init__()
+        self.output: torch.Tensor
         self.register_buffer("output", output)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

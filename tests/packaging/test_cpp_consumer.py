@@ -21,7 +21,15 @@ SHAPE = (1, 2, 3, 4)
 @pytest.fixture(scope="module")
 def runner(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = tmp_path_factory.mktemp("cpp_runner")
-    configure = ["cmake", "-S", ROOT / "examples/cpp_runner", "-B", build, "-G", "Ninja"]
+    configure: list[str | Path] = [
+        "cmake",
+        "-S",
+        ROOT / "examples/cpp_runner",
+        "-B",
+        build,
+        "-G",
+        "Ninja",
+    ]
     run([*configure, f"-DCMAKE_PREFIX_PATH={installation.package}"])
     run(["cmake", "--build", build])
     return build / "cpp_runner"
@@ -57,6 +65,6 @@ def test_another_executorch_is_refused(installation: Installation, tmp_path: Pat
         "set(EXECUTORCH_BUILD_VERSION 9.8.7)\n"
         "find_package(fused_quant REQUIRED)\n"
     )
-    configure = ["cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja"]
+    configure: list[str | Path] = ["cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja"]
     with pytest.raises(pytest.fail.Exception, match=r"(?s)1\.5\.1.*9\.8\.7"):
         run([*configure, f"-DCMAKE_PREFIX_PATH={installation.package}"])
