@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import tosa_serializer as ts
-from tosa_graph import Array, Graph, Value
+import tosa_serializer as ts  # type: ignore[import-not-found]
+from tosa_graph import Array, Graph, Value  # type: ignore[import-not-found]
 
 Case = dict[str, Any]
 
@@ -42,7 +42,7 @@ def _convolve(
     bias: Array,
     zx: int,
     case: Case,
-    out: tuple[int, int],
+    out: tuple[int, ...],
 ) -> Value:
     """CONV2D (w OHWI) or DEPTHWISE_CONV2D (w HWCM) to an int32 accumulator [N, *out, O]."""
     depthwise = op == ts.Op.DEPTHWISE_CONV2D

@@ -124,7 +124,7 @@ def test_range_subnormals_do_not_depend_on_flush_to_zero(opcode: str) -> None:
             built = build(opcode, parameters)
             plan = capi.Plan(built.payload())
             if not torch.set_flush_denormal(True):
-                pytest.skip("this processor cannot flush subnormal numbers to zero")
+                pytest.skip("processor: it cannot flush subnormal numbers to zero")
             try:
                 got = plan.execute(built.inputs, built.expected)
             finally:

@@ -42,7 +42,7 @@ def test_frozen_buffer_cannot_be_written_until_it_is_given_back() -> None:
     buffer.close()
     again = GuardedBuffer(6, fill=0x11)
     again.write(b"abc")
-    assert again.bytes.tobytes() == b"abc\x11\x11\x11"
+    assert again.content.tobytes() == b"abc\x11\x11\x11"
     again.close()
 
 

@@ -69,7 +69,7 @@ class Plan:
         Inputs are read-only, inputs and output touch guard pages at their end or start, moved by
         `offset` elements; arena and output hold the byte `fill` beforehand.
         """
-        self._arena.bytes[:] = fill
+        self._arena.content[:] = fill
         buffers = [GuardedBuffer(a.nbytes, at_end, offset * a.itemsize) for a in inputs]
         for buffer, array in zip(buffers, inputs, strict=True):
             buffer.write(array.tobytes())
@@ -80,7 +80,7 @@ class Plan:
         code = self._lib.fq_plan_execute(self._plan, pointers, targets)
         assert code == 0, f"execute returned {code}"
         target.check_untouched()
-        result = target.bytes.copy().view(output.dtype).reshape(output.shape)
+        result = target.content.copy().view(output.dtype).reshape(output.shape)
         for buffer in (*buffers, target):
             buffer.close()
         return result
@@ -94,7 +94,7 @@ class Plan:
 
 def requantize(acc: Array, multiplier: Array, shift: Array, zp: int, lo: int, hi: int) -> Array:
     """fq_requantize: the scalar contract as C++ computes it."""
-    operands = [
+    operands: list[Array] = [
         np.ascontiguousarray(acc, np.int32),
         np.ascontiguousarray(multiplier, np.int32),
         np.ascontiguousarray(shift, np.uint8),

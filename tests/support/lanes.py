@@ -1,22 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Test lanes that need more than this virtual environment: skipped, or required in CI."""
+"""What tests need besides this virtual environment; tests/conftest.py says when a skip may be."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 REPO = Path(__file__).resolve().parents[2]
-
-
-def missing(reason: str) -> NoReturn:
-    """Skip the test; with FUSED_QUANT_REQUIRE_LANES=1 fail it, so that CI cannot lose a lane."""
-    if os.environ.get("FUSED_QUANT_REQUIRE_LANES") == "1":
-        pytest.fail(f"a lane that must run cannot: {reason}")
-    pytest.skip(reason)
 
 
 def tosa_python() -> Path:
@@ -24,5 +16,5 @@ def tosa_python() -> Path:
     given = os.environ.get("FUSED_QUANT_TOSA_PYTHON")
     path = Path(given) if given else REPO / ".venv-tosa" / "bin" / "python"
     if not path.exists():
-        missing(f"no TOSA reference model at {path} (FUSED_QUANT_TOSA_PYTHON names another)")
+        pytest.skip(f"no TOSA reference model at {path} (FUSED_QUANT_TOSA_PYTHON names another)")
     return path

@@ -26,7 +26,7 @@ class _Pages:
         self._anchor = ctypes.c_char.from_buffer(self._map)
         self.address = ctypes.addressof(self._anchor) + PAGE
         self.size = count * PAGE
-        self.bytes = np.frombuffer(self._map, np.uint8)[PAGE : PAGE + self.size]
+        self.content = np.frombuffer(self._map, np.uint8)[PAGE : PAGE + self.size]
         self._protect(self.address - PAGE, PAGE, PROT_NONE)
         self._protect(self.address + self.size, PAGE, PROT_NONE)
 
@@ -53,19 +53,19 @@ class GuardedBuffer:
         count = max(1, -(-(size + offset) // PAGE))
         kept = _free.setdefault(count, [])
         self._pages = kept.pop() if kept else _Pages(count)
-        self._pages.bytes[:] = fill
+        self._pages.content[:] = fill
         self._first = self._pages.size - size - offset if at_end else offset
         self._fill, self.size, self._frozen = fill, size, False
         self.address = self._pages.address + self._first
 
     @property
-    def bytes(self) -> npt.NDArray[np.uint8]:
+    def content(self) -> npt.NDArray[np.uint8]:
         """The buffer's own bytes."""
-        return self._pages.bytes[self._first : self._first + self.size]
+        return self._pages.content[self._first : self._first + self.size]
 
     def write(self, data: bytes) -> None:
         """Copy `data` to the start of the buffer."""
-        self.bytes[: len(data)] = np.frombuffer(data, np.uint8)
+        self.content[: len(data)] = np.frombuffer(data, np.uint8)
 
     def freeze(self) -> None:
         """Make the pages read-only."""
@@ -74,8 +74,8 @@ class GuardedBuffer:
 
     def check_untouched(self) -> None:
         """Assert that nothing outside the buffer was written."""
-        before = self._pages.bytes[: self._first]
-        after = self._pages.bytes[self._first + self.size :]
+        before = self._pages.content[: self._first]
+        after = self._pages.content[self._first + self.size :]
         assert (before == self._fill).all(), "bytes before the buffer were written"
         assert (after == self._fill).all(), "bytes behind the buffer were written"
 
