@@ -160,7 +160,8 @@ def reference(spec: OpSpec, *args: Any, **kwargs: Any) -> Any:
     result = _in_format_of(bound[fusion.operands[0].name], result)
     if fusion.indices is not None:
         blocks, attributes = parse_arguments(spec, bound)
-        return result, fusion.indices(_dequantized(spec, bound, blocks), attributes)
+        indices = fusion.indices(_dequantized(spec, bound, blocks), attributes)
+        return result, _in_format_of(bound[fusion.operands[0].name], indices)
     return result
 
 
@@ -185,7 +186,7 @@ def _fake(spec: OpSpec, *args: Any, **kwargs: Any) -> Any:
         result = result.to(blocks["out"]["dtype"])
     result = _in_format_of(bound[fusion.operands[0].name], result)
     if fusion.indices is not None:
-        return result, result.new_empty(result.shape, dtype=torch.int64)
+        return result, torch.empty_like(result, dtype=torch.int64)
     return result
 
 

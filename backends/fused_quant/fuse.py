@@ -111,6 +111,9 @@ def _match_edges(gm: GraphModule, node: Node, spec: OpSpec, call: Call) -> _Matc
     params = [params_of(user) for user in users]
     if any(not params[0].same_grid(p) or p.dtype != params[0].dtype for p in params[1:]):
         return Reason("outputs", "differently quantized results", "", "one quantization")
+    if clamp is not None and not numerics.is_float32_scale(params[0].scale_value):
+        got = repr(params[0].scale_value)
+        return Reason("scale", "scale of the output", got, "representable in float32")
     out = _clamped(params[0], clamp)
     edges = _edges(gm, spec, call)
     if isinstance(edges, Reason):
@@ -122,7 +125,7 @@ def _match_edges(gm: GraphModule, node: Node, spec: OpSpec, call: Call) -> _Matc
 
 def _clamped(out: QParams, clamp: activation.Range | None) -> QParams:
     """Output parameters whose quant_min and quant_max carry a fused activation."""
-    if clamp is None or not numerics.is_float32_scale(out.scale_value):
+    if clamp is None:
         return out
     low, high = numerics.activation_bounds(
         out.quant_min, out.quant_max, out.scale_value, out.zero_point_value, *clamp
