@@ -70,9 +70,10 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
     gm.graph.output((fused,))
     gm.recompile()
     program = lower_graph(gm, "generic")
-    (op,) = program.ops
+    op = program.ops[-1]  # a copy in front of it may add leading dimensions of size one
     assert op.opcode == opcode
-    constants = [program.tensors[i].data for i in op.inputs if i >= 0][len(inputs) :]
-    assert all(program.tensors[i].storage is Storage.INPUT for i in op.inputs[: len(inputs)])
+    stored = [program.tensors[index] for index in op.inputs if index >= 0]
+    operands = [c.reshape(t.shape) for c, t in zip(inputs, stored, strict=False)]
+    constants = [t.data for t in stored if t.storage is Storage.CONSTANT]
     (expected,) = gm(*(torch.from_numpy(array.copy()) for array in inputs))
-    return Built(opcode, inputs, constants, op.params, np.ascontiguousarray(expected.numpy()))
+    return Built(opcode, operands, constants, op.params, np.ascontiguousarray(expected.numpy()))
