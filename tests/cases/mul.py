@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Cases of mul (parameters: tests/support/from_spec.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.grid import SIZES, ZERO_POINTS
+
+
+def _case(shape_a: tuple[int, ...], shape_b: tuple[int, ...], **others: Any) -> dict[str, Any]:
+    return {"op": "mul", "shapes": (shape_a, shape_b), **others}
+
+
+GRID: list[dict[str, Any]] = [
+    *(_case((size,), (size,)) for size in SIZES),
+    *(_case((2, size), (size,)) for size in SIZES),
+    *(_case((size, 1), (size, 3)) for size in SIZES if size < 66),
+    *(
+        _case((3, 7), (3, 7), zero_points=(za, zb, zo))
+        for za in ZERO_POINTS
+        for zb in ZERO_POINTS
+        for zo in (-128, 12, 127)
+    ),
+    *(_case((batch, 3, 4, 5), (batch, 3, 4, 5)) for batch in (1, 2, 3)),
+    *(_case((2, 3, 4, 5), shape) for shape in ((5,), (4, 1), (3, 1, 1), (1, 3, 1, 5), ())),
+]
+
+PITFALLS: dict[str, list[dict[str, Any]]] = {
+    "overflow_largest_products": [
+        _case(
+            (4,),
+            (4,),
+            codes=([-128, -128, 127, 127], [-128, 127, -128, 127]),
+            zero_points=(za, zb, zo),
+            scales=(0.5, 0.25, 0.125),
+        )
+        for za in (-128, 127)
+        for zb in (-128, 127)
+        for zo in (-128, 0, 127)
+    ],
+    "rounding_ties": [
+        _case((2, 40), (2, 40), scales=(1.0, 1.0, 2.0), zero_points=(0, 0, zo)) for zo in (-3, 0)
+    ],
+    "batch_items": [_case((batch, 2, 3, 5), (batch, 2, 3, 5)) for batch in (1, 2, 3)],
+}
