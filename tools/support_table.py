@@ -119,8 +119,9 @@ def _row(specs: Sequence[OpSpec], types: dict[str, list[str]]) -> tuple[str, ...
 
 
 def table() -> str:
-    """The Markdown table: dialect operators by name, then graph operators the delegate runs as they
-    stand. Overloads of one operator share a row.
+    """The Markdown table, one row per operator; overloads of one operator share a row.
+
+    Dialect operators come first, then graph operators that the delegate runs as they stand.
     """
     registry.load()
     types = kernel_types()
