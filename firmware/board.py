@@ -14,6 +14,8 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
+import json
+import os
 import shutil
 import sys
 import tempfile
@@ -159,8 +161,12 @@ def _check_board(board: str) -> None:
 
 
 def default_build_dir(board: str) -> Path:
-    """Where images are built unless said otherwise."""
-    return _ROOT / "build" / "firmware" / board
+    """Where images are built unless said otherwise: build/firmware/<board>.
+
+    The environment variable FUSED_QUANT_FIRMWARE_BUILD_DIR names another place for build/firmware.
+    """
+    base = os.environ.get("FUSED_QUANT_FIRMWARE_BUILD_DIR")
+    return Path(base or _ROOT / "build" / "firmware").resolve() / board
 
 
 @contextlib.contextmanager
@@ -193,9 +199,23 @@ def _configure_and_build(
         **options,
     }
     cmake = find_tool("cmake")
-    arguments = [f"-D{name}={value}" for name, value in definitions.items()]
-    run_tool([cmake, "-S", _ROOT, "-B", build_dir, "-G", "Ninja", *arguments])
+    # The build itself notices changed CMake files; only other definitions need a configuration.
+    stamp = build_dir / "definitions.json"
+    known: dict[str, str] = json.loads(stamp.read_text()) if stamp.exists() else {}
+    if not known.items() >= definitions.items():
+        stamp.unlink(missing_ok=True)
+        arguments = [f"-D{name}={value}" for name, value in definitions.items()]
+        run_tool([cmake, "-S", _ROOT, "-B", build_dir, "-G", "Ninja", *arguments])
+        stamp.write_text(json.dumps({**known, **definitions}))
     run_tool([cmake, "--build", build_dir, "--target", target])
+
+
+def _keep(elf: Path, folder: Path) -> Path:
+    """Copy an image to where no later build changes it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = folder / f"{elf.name}.{os.getpid()}"
+    shutil.copy2(elf, fresh)
+    return fresh.replace(folder / elf.name)
 
 
 def build_image(
@@ -208,11 +228,11 @@ def build_image(
     """Build `fq_tester` or `fq_fault`."""
     _check_board(board)
     folder = Path(build_dir or default_build_dir(board))
+    options = {"FQ_STACK_BYTES": str(stack_bytes)}
+    kept = folder / "images" / f"{target}-{stack_bytes}-{build_type}"
     with _locked(folder):
-        _configure_and_build(
-            board, folder, target, {"FQ_STACK_BYTES": str(stack_bytes)}, build_type
-        )
-    elf = folder / "firmware" / f"{target}.elf"
+        _configure_and_build(board, folder, target, options, build_type)
+        elf = _keep(folder / "firmware" / f"{target}.elf", kept)
     return Image(board, elf, _sections(elf))
 
 
@@ -247,8 +267,8 @@ def build_runner(
     with _locked(folder):
         write_files(info, kept)
         _configure_and_build(board, folder, "fq_runner", options, build_type)
-        elf = shutil.copy2(folder / "firmware" / "fq_runner.elf", kept)
-    return Image(board, Path(elf), _sections(Path(elf)), info)
+        elf = _keep(folder / "firmware" / "fq_runner.elf", kept)
+    return Image(board, elf, _sections(elf), info)
 
 
 def _pack_inputs(info: ModelInfo, inputs: Sequence[Arrays]) -> bytes:

@@ -96,7 +96,7 @@ class Plan:
 def make_pte(
     plans: Sequence[Plan], payloads: Sequence[bytes], segments: bool = True, version: int = 0
 ) -> bytes:
-    """Serialize; `segments` places the delegates' data behind the program, as to_executorch does."""
+    """Serialize; `segments` places the data of delegates behind the program, as ExecuTorch does."""
     program = et.Program(
         version=version,
         execution_plan=[plan.plan() for plan in plans],
