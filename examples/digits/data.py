@@ -26,7 +26,7 @@ class Digits:
 def load() -> Digits:
     """The data set with its fixed, stratified split: 1,347 images to train on, 450 to test."""
     bunch = load_digits()
-    images = (bunch.images / 16.0).astype("float32")[:, None]
+    images = (bunch.images / 16.0).astype("float32").reshape(-1, 1, 8, 8)
     train_x, test_x, train_y, test_y = train_test_split(
         images,
         bunch.target.astype("int64"),

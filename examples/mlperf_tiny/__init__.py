@@ -6,7 +6,7 @@
 float32 batches of one sample that never overlap.
 """
 
-from examples.mlperf_tiny.inputs import calibration_inputs, test_inputs
+from examples.mlperf_tiny.inputs import calibration_inputs, sound_source, test_inputs
 from examples.mlperf_tiny.models import load_ds_cnn, load_resnet8
 from examples.mlperf_tiny.weights import WeightsUnavailableError
 
@@ -15,5 +15,6 @@ __all__ = [
     "calibration_inputs",
     "load_ds_cnn",
     "load_resnet8",
+    "sound_source",
     "test_inputs",
 ]

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Whole models: one delegate call, the same bits everywhere, every layer close to float."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING
+
+import pytest
+from tabulate import tabulate
+
+from examples import mlperf_tiny, pipeline
+from fused_quant import payload
+from tests.models import layerwise
+
+if TYPE_CHECKING:
+    from tests.models.conftest import Lowered
+
+# Least signal-to-quantization-noise ratio of the scores against the float module, in decibels.
+# Measured: see the output of the test; the limits leave a few decibels.
+LEAST_SQNR = {
+    "digits": 15.0,
+    "resnet8-trained": 15.0,
+    "resnet8-random": 15.0,
+    "ds_cnn-trained": 15.0,
+    "ds_cnn-random": 15.0,
+}
+
+
+def test_one_delegate_call_and_nothing_else(lowered: Lowered) -> None:
+    """No quantize, dequantize or compute operator stays outside the delegate."""
+    kinds = {"placeholder", "output", "get_attr"}
+    calls = [n for n in lowered.edge.graph.nodes if n.op not in kinds]
+    delegates = [n for n in calls if "executorch_call_delegate" in str(n.target)]
+    others = [n for n in calls if n not in delegates and "getitem" not in str(n.target)]
+    assert len(delegates) == 1
+    assert [f"{n.name}: {n.target}" for n in others] == []
+    assert len(payload.extract_payloads(lowered.program.buffer)) == 1
+
+
+def test_weights_are_only_in_the_payload(lowered: Lowered) -> None:
+    """The program beside the payload is small: it keeps no float copy of a weight."""
+    size = len(lowered.program.buffer)
+    inside = len(payload.extract_payloads(lowered.program.buffer)[0])
+    assert size - inside < 4096
+
+
+def test_host_runs_the_bits_of_the_fused_program(lowered: Lowered, tmp_path: pathlib.Path) -> None:
+    """ExecuTorch with the delegate gives the eager fused program's outputs, all bits of them."""
+    eager = pipeline.run_eager(lowered.fused, lowered.inputs, "eager", progress=False)
+    host = pipeline.run_host(lowered.write(tmp_path), lowered.inputs, progress=False)
+    assert pipeline.same_bits(eager, host) == 1.0
+
+
+@pytest.mark.firmware
+def test_board_runs_the_bits_of_the_fused_program(lowered: Lowered, tmp_path: pathlib.Path) -> None:
+    """The same .pte on an emulated Cortex-M4 gives the eager fused program's outputs."""
+    eager = pipeline.run_eager(lowered.fused, lowered.inputs, "eager", progress=False)
+    run = pipeline.run_board(lowered.write(tmp_path), lowered.inputs, "mps2-an386", progress=False)
+    print(f"{lowered.name}: {run.instructions:,} instructions per inference")
+    assert pipeline.same_bits(eager, run.outputs) == 1.0
+    assert run.instructions > 0
+
+
+def test_every_layer_is_close_to_float(lowered: Lowered) -> None:
+    """On its own inputs, at least 99 % of a layer's outputs are within one code of the q/dq graph.
+
+    All of them would be, but for float32 sums that are off by more than the distance to a tie.
+    """
+    layers = layerwise.compare(lowered.fused, lowered.inputs)
+    rows = [
+        (x.name, x.operator, x.outputs, f"{x.equal:.4%}", f"{x.within_one:.4%}", x.largest)
+        for x in layers
+    ]
+    print(tabulate(rows, headers=("layer", "operator", "outputs", "equal", "within 1", "largest")))
+    assert len(layers) >= 10
+    assert [x.name for x in layers if x.within_one < 0.99] == []
+
+
+def test_scores_are_close_to_the_float_module(lowered: Lowered) -> None:
+    """The fused program against the float module, and against the q/dq graph it came from."""
+    reference = pipeline.run_eager(lowered.model, lowered.inputs, "float", progress=False)
+    fused = pipeline.run_eager(lowered.fused, lowered.inputs, "eager", progress=False)
+    simulated = pipeline.run_eager(lowered.quantized, lowered.inputs, "q/dq", progress=False)
+    sqnr = pipeline.signal_to_noise(reference, fused)
+    simulated_sqnr = pipeline.signal_to_noise(reference, simulated)
+    agree = float((reference.argmax(1) == fused.argmax(1)).double().mean())
+    print(
+        f"{lowered.name}: SQNR {sqnr:.1f} dB (q/dq graph {simulated_sqnr:.1f} dB), "
+        f"same class {agree:.0%}; inputs of ds_cnn: {mlperf_tiny.sound_source()}"
+    )
+    assert sqnr > LEAST_SQNR[lowered.name]
+    assert abs(sqnr - simulated_sqnr) < 3.0
