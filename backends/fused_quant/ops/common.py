@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from fused_quant import graph
+from fused_quant import graph, numerics
 from fused_quant.ops.spec import Call, Parser, Site, Tensors
 from fused_quant.qparams import QParams
 from fused_quant.reasons import Reason
@@ -118,6 +118,8 @@ def check_rank(site: Site, target: Target) -> Reason | None:
 
 def check_ratio(ratio: float, what: str) -> Reason | None:
     """A reason if a scale ratio has no multiplier in the contract."""
-    if not 0 <= ratio < 2.0**29:
+    try:
+        numerics.multiplier_from_ratio(ratio)
+    except ValueError:
         return Reason("ratio", f"scale ratio of {what}", repr(ratio), "[0, 2^29)")
     return None

@@ -11,7 +11,7 @@ import torch
 
 from fused_quant import numerics
 from fused_quant.lowered import StoredQParams
-from fused_quant.ops.common import check_int8_activations, check_rank, check_scales
+from fused_quant.ops.common import check_int8_activations, check_rank, check_ratio, check_scales
 from fused_quant.ops.spec import Site
 from fused_quant.reasons import Reason
 from fused_quant.target import Target
@@ -63,8 +63,9 @@ def covers(site: Site) -> Reason | None:
     if reason is not None:
         return reason
     for ratio in ratios(site):
-        if not 0 <= ratio < 2.0**29:
-            return Reason("ratio", "s_x * s_w / s_out", repr(ratio), "[0, 2^29)")
+        reason = check_ratio(ratio, "s_x * s_w / s_out")
+        if reason is not None:
+            return reason
     return _check_accumulator(site)
 
 

@@ -6,6 +6,8 @@ int8 activations per tensor, symmetric int8 weights per channel.
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torchao.quantization.pt2e import (
     HistogramObserver,
@@ -85,8 +87,8 @@ def default_quantizer(config: QuantizationConfig | None = None) -> FusedQuantQua
         for target in spec.annotation.targets
     }
     core = [
-        quantizer
-        for quantizer in get_core_aten_quantizers(chosen, chosen)
-        if supported & {quantizer.op, *quantizer.targets}
+        dataclasses.replace(q, targets=tuple(t for t in q.targets if t in supported))
+        for q in get_core_aten_quantizers(chosen, chosen)
+        if q.op in supported
     ]
     return FusedQuantQuantizer([*core, *_further_quantizers(chosen)])
