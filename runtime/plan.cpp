@@ -37,7 +37,10 @@ Status choose_kernel(const OpContext& context, schema::OpCode opcode, uint32_t i
                      const Kernel** kernel) {
   if (context.num_outputs() == 0) return context.invalid("operator has no output");
   schema::DType dtype = context.output(0).dtype;
-  if (dtype == schema::DType_f32 && context.has_input(0)) dtype = context.input(0).dtype;
+  if (dtype == schema::DType_f32) {
+    if (!context.has_input(0)) return context.invalid("required input is absent");
+    dtype = context.input(0).dtype;
+  }
   *kernel = find_kernel(opcode, dtype, context.isa());
   if (*kernel == nullptr) {
     return make_status(Code::kOperatorMissing, "no kernel for this operator and dtype",

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+#include "program_builder.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace fused_quant::testing {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+
+int32_t first(const std::vector<int32_t>& values) { return values.empty() ? 0 : values[0]; }
+
+Offset<void> write_params(FlatBufferBuilder& b, const ParamsSpec& p) {
+  const int32_t multiplier = first(p.multiplier);
+  const uint8_t shift = p.shift.empty() ? uint8_t{0} : p.shift[0];
+  switch (p.family) {
+    case schema::Params_DotParams:
+      return schema::CreateDotParamsDirect(b, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w,
+                                           p.dilation_h, p.dilation_w, p.pad_top, p.pad_left,
+                                           p.pad_bottom, p.pad_right, p.groups,
+                                           first(p.input_zero_points), p.output_zero_point,
+                                           &p.multiplier, &p.shift, p.clamp_min, p.clamp_max)
+          .Union();
+    case schema::Params_WindowParams:
+      return schema::CreateWindowParamsDirect(
+                 b, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.dilation_h, p.dilation_w,
+                 p.pad_top, p.pad_left, p.pad_bottom, p.pad_right, p.count_include_pad,
+                 p.divisor_override, first(p.input_zero_points), p.output_zero_point, &p.count,
+                 &p.multiplier, &p.shift, p.clamp_min, p.clamp_max)
+          .Union();
+    case schema::Params_ElementwiseParams:
+      return schema::CreateElementwiseParamsDirect(b, &p.input_zero_points, &p.multiplier, &p.shift,
+                                                   &p.negate, p.output_multiplier, p.output_shift,
+                                                   p.output_zero_point, p.clamp_min, p.clamp_max)
+          .Union();
+    case schema::Params_CastParams:
+      return schema::CreateCastParamsDirect(b, p.scale, p.inverse_scale, first(p.input_zero_points),
+                                            p.clamp_min, p.clamp_max, &p.perm)
+          .Union();
+    case schema::Params_ReduceParams:
+      return schema::CreateReduceParamsDirect(b, &p.axes, first(p.input_zero_points),
+                                              p.output_zero_point, multiplier, shift, p.clamp_min,
+                                              p.clamp_max)
+          .Union();
+    case schema::Params_LayoutParams:
+      return schema::CreateLayoutParamsDirect(b, &p.perm).Union();
+    case schema::Params_NONE:
+      break;
+  }
+  return {};
+}
+
+Offset<schema::Tensor> write_tensor(FlatBufferBuilder& b, const TensorSpec& t, size_t index) {
+  const std::string name = "t" + std::to_string(index);
+  return schema::CreateTensorDirect(b, name.c_str(), t.dtype, t.storage, t.location, &t.shape,
+                                    &t.dim_order, &t.scale, &t.zero_point, t.axis, t.quant_min,
+                                    t.quant_max, t.alias);
+}
+
+}  // namespace
+
+Block::Block(size_t size, uint8_t fill, size_t lead) : lead_(lead), size_(size) {
+  void* memory = nullptr;
+  if (posix_memalign(&memory, 16, size + lead) != 0) abort();
+  memory_.reset(static_cast<uint8_t*>(memory));
+  std::memset(memory, fill, size + lead);
+}
+
+void Block::Free::operator()(uint8_t* memory) const { free(memory); }
+
+Block ProgramSpec::write() const {
+  FlatBufferBuilder b;
+  std::vector<Offset<schema::Constant>> constant_offsets;
+  for (const auto& bytes : constants) {
+    constant_offsets.push_back(schema::CreateConstantDirect(b, &bytes));
+  }
+  std::vector<Offset<schema::Tensor>> tensor_offsets;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    tensor_offsets.push_back(write_tensor(b, tensors[i], i));
+  }
+  std::vector<Offset<schema::Op>> op_offsets;
+  for (const OpSpec& op : ops) {
+    const Offset<void> params = write_params(b, op.params);
+    op_offsets.push_back(schema::CreateOpDirect(b, op.name.c_str(), op.opcode, &op.inputs,
+                                                &op.outputs, op.params.family, params));
+  }
+  b.Finish(schema::CreatePayloadDirect(b, format_version, "test", "test", &tensor_offsets, &inputs,
+                                       &outputs, &op_offsets, &constant_offsets, arena_bytes, 0),
+           identifier.c_str());
+  Block block(b.GetSize());
+  std::memcpy(block.data(), b.GetBufferPointer(), b.GetSize());
+  return block;
+}
+
+ProgramSpec every_kind() {
+  ProgramSpec p;
+  const std::vector<int32_t> m = {1 << 30};
+  const std::vector<uint8_t> s = {35};
+  uint32_t arena = 0;
+  const auto tensor = [&](std::vector<uint32_t> shape, schema::Storage storage, uint32_t location,
+                          schema::DType dtype = schema::DType_s8) {
+    TensorSpec t;
+    t.dtype = dtype;
+    t.storage = storage;
+    t.location = location;
+    t.shape = std::move(shape);
+    if (dtype == schema::DType_f32) t.scale.clear(), t.zero_point.clear();
+    if (dtype == schema::DType_s32) t.quant_min = INT32_MIN, t.quant_max = INT32_MAX;
+    p.tensors.push_back(std::move(t));
+    return static_cast<int32_t>(p.tensors.size() - 1);
+  };
+  const auto arena_tensor = [&](std::vector<uint32_t> shape) {
+    uint32_t bytes = 1;
+    for (uint32_t size : shape) bytes *= size;
+    const int32_t index = tensor(std::move(shape), schema::Storage_arena, arena);
+    arena += (bytes + 15) / 16 * 16;
+    return index;
+  };
+  const auto constant = [&](std::vector<uint32_t> shape, uint32_t bytes, schema::DType dtype) {
+    std::vector<uint8_t> content(bytes);
+    for (uint32_t i = 0; i < bytes; ++i) content[i] = static_cast<uint8_t>(37 * i + 11);
+    p.constants.push_back(std::move(content));
+    return tensor(std::move(shape), schema::Storage_constant,
+                  static_cast<uint32_t>(p.constants.size() - 1), dtype);
+  };
+  const auto op = [&](schema::OpCode opcode, schema::Params family, std::vector<int32_t> in,
+                      int32_t out) -> ParamsSpec& {
+    OpSpec o;
+    o.name = std::string("node_") + schema::EnumNameOpCode(opcode);
+    o.opcode = opcode;
+    o.inputs = std::move(in);
+    o.outputs = {out};
+    o.params.family = family;
+    p.ops.push_back(std::move(o));
+    return p.ops.back().params;
+  };
+
+  const int32_t x = tensor({1, 2, 6, 6}, schema::Storage_input, 0, schema::DType_f32);
+  const int32_t q = arena_tensor({1, 6, 6, 2});
+  op(schema::OpCode_quantize, schema::Params_CastParams, {x}, q).perm = {0, 2, 3, 1};
+  const int32_t w = constant({4, 3, 3, 2}, 72, schema::DType_s8);
+  const int32_t bias = constant({4}, 16, schema::DType_s32);
+  const int32_t conv = arena_tensor({1, 6, 6, 4});
+  {
+    ParamsSpec& d = op(schema::OpCode_conv2d, schema::Params_DotParams, {q, w, bias}, conv);
+    d.kernel_h = d.kernel_w = 3;
+    d.pad_top = d.pad_left = d.pad_bottom = d.pad_right = 1;
+    d.input_zero_points = {5};
+    d.multiplier = {1 << 30, 1 << 30, 1100000000, 2147483647};
+    d.shift = {36, 37, 38, 39};
+  }
+  const int32_t dw = constant({2, 2, 8}, 32, schema::DType_s8);
+  const int32_t deep = arena_tensor({1, 5, 5, 8});
+  {
+    ParamsSpec& d =
+        op(schema::OpCode_depthwise_conv2d, schema::Params_DotParams, {conv, dw, -1}, deep);
+    d.kernel_h = d.kernel_w = 2;
+    d.groups = 4;
+    d.multiplier = m, d.shift = s;
+  }
+  const int32_t other = arena_tensor({1, 5, 5, 8});
+  {
+    ParamsSpec& e = op(schema::OpCode_requantize, schema::Params_ElementwiseParams, {deep}, other);
+    e.multiplier = m, e.shift = {30}, e.negate = {0};
+  }
+  const int32_t sum = arena_tensor({1, 5, 5, 8});
+  {
+    ParamsSpec& e = op(schema::OpCode_add, schema::Params_ElementwiseParams, {deep, other}, sum);
+    e.input_zero_points = {3, -4};
+    e.multiplier = {1 << 30, 1 << 30}, e.shift = {12, 13}, e.negate = {0, 1};
+    e.output_shift = 50;
+  }
+  const int32_t peak = arena_tensor({1, 3, 3, 8});
+  {
+    ParamsSpec& v = op(schema::OpCode_max_pool2d, schema::Params_WindowParams, {sum}, peak);
+    v.kernel_h = v.kernel_w = 2, v.stride_h = v.stride_w = 2;  // rounded up
+  }
+  const int32_t average = arena_tensor({1, 3, 3, 8});
+  {
+    ParamsSpec& v = op(schema::OpCode_avg_pool2d, schema::Params_WindowParams, {peak}, average);
+    v.kernel_h = v.kernel_w = 3;
+    v.pad_top = v.pad_left = v.pad_bottom = v.pad_right = 1;
+    v.count = {4, 6, 9}, v.multiplier = {1 << 30, 1500000000, 1 << 30}, v.shift = {32, 33, 33};
+  }
+  const int32_t adaptive = arena_tensor({1, 2, 2, 8});
+  op(schema::OpCode_adaptive_avg_pool2d, schema::Params_WindowParams, {average}, adaptive);
+  const int32_t view = tensor({4, 8}, schema::Storage_arena, p.tensors.back().location);
+  p.tensors.back().alias = adaptive;
+  const int32_t dense = constant({3, 8}, 24, schema::DType_s8);
+  const int32_t logits = arena_tensor({4, 3});
+  {
+    ParamsSpec& d = op(schema::OpCode_linear, schema::Params_DotParams, {view, dense}, logits);
+    d.multiplier = m, d.shift = s;
+  }
+  const int32_t turned = arena_tensor({3, 4});
+  op(schema::OpCode_permute, schema::Params_LayoutParams, {logits}, turned).perm = {1, 0};
+  const int32_t reduced = arena_tensor({4});
+  {
+    ParamsSpec& r = op(schema::OpCode_mean, schema::Params_ReduceParams, {turned}, reduced);
+    r.axes = {0}, r.multiplier = {1431655765}, r.shift = {32};
+  }
+  const int32_t real = tensor({4}, schema::Storage_output, 0, schema::DType_f32);
+  op(schema::OpCode_dequantize, schema::Params_CastParams, {reduced}, real);
+  const int32_t codes = tensor({3, 2, 2}, schema::Storage_output, 1);
+  op(schema::OpCode_copy, schema::Params_LayoutParams, {turned}, codes);
+  p.inputs = {static_cast<uint32_t>(x)};
+  p.outputs = {static_cast<uint32_t>(real), static_cast<uint32_t>(codes)};
+  p.arena_bytes = arena;
+  return p;
+}
+
+}  // namespace fused_quant::testing
