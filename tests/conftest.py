@@ -14,6 +14,10 @@ from collections.abc import Generator
 
 import pytest
 
+# Before torch is imported, here and in the processes that tests start: its threads wait for each
+# other in busy loops, so small models take many times longer when other workers use the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 _PROCESSOR = "processor:"
 
 
