@@ -9,7 +9,7 @@ readonly VENV_TOSA="$ROOT/.venv-tosa"
 readonly CONSTRAINTS="$ROOT/tools/constraints.txt"
 
 readonly PACKAGES_RUN=(g++ gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm)
-readonly PACKAGES_TEST=(clang-format-14 libgtest-dev libclang-rt-14-dev)
+readonly PACKAGES_TEST=(clang-format-14 libgtest-dev)
 
 say() { printf '\n== %s\n' "$*"; }
 
