@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Memory protection: outside the board's flash, RAM and peripherals nothing is accessible, and flash
-// cannot be written. A stray access is a fault, not a value that happens to be right; a stack that
-// grows below RAM is one too. (QEMU's MPS2 answers reads of empty addresses with zero otherwise.)
+// Memory protection: outside the board's flash, RAM and peripherals nothing is accessible, and
+// flash cannot be written. A stray access is a fault, not a value that happens to be right; a stack
+// that grows below RAM is one too. (QEMU's MPS2 answers reads of empty addresses with zero
+// otherwise.)
 #include <cstdint>
 
 #include "board.h"
@@ -32,8 +33,7 @@ void fq_protect_memory() {
   for (const MemoryRegion& region : kMemoryRegions) {
     write_register(kRegionNumber, number++);
     write_register(kRegionBase, region.base);
-    write_register(kRegionAttributes,
-                   region.attributes | (region.log2_bytes - 1) << 1 | kEnable);
+    write_register(kRegionAttributes, region.attributes | (region.log2_bytes - 1) << 1 | kEnable);
   }
   // Without PRIVDEFENA: no background region.
   write_register(kControl, kEnable);

@@ -6,8 +6,10 @@ from __future__ import annotations
 import functools
 import importlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from firmware.board import CaseResult, run_cases
@@ -54,7 +56,7 @@ def sample_case(name: str, seed: int = 0) -> Case:
     program = SAMPLES[name]()
     payload = serialize(program)
     rng = np.random.default_rng(seed)
-    inputs = []
+    inputs: list[npt.NDArray[Any]] = []
     for index in program.inputs:
         tensor = program.tensors[index]
         if tensor.dtype == "f32":

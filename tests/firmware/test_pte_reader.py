@@ -21,6 +21,7 @@ from executorch.exir.backend.backend_details import (
 )
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 
+from firmware.tools import find_tool, run_tool
 from tests.firmware.pte_files import BACKEND_ID, Plan, call, make_pte, tensor
 
 PAYLOAD = bytes(range(1, 200))
@@ -32,21 +33,9 @@ def pte_check(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The host program of CMakeLists.txt beside this file."""
     build = tmp_path_factory.mktemp("pte_check")
     source = Path(__file__).parent
-    for command in (
-        [
-            "cmake",
-            "-G",
-            "Ninja",
-            "-S",
-            source,
-            "-B",
-            build,
-            f"-DPython3_EXECUTABLE={sys.executable}",
-        ],
-        ["cmake", "--build", build, "-j2", "--target", "pte_check"],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    python = f"-DPython3_EXECUTABLE={sys.executable}"
+    run_tool([find_tool("cmake"), "-G", "Ninja", "-S", source, "-B", build, python])
+    run_tool([find_tool("cmake"), "--build", build, "-j2", "--target", "pte_check"])
     return build / "pte_check"
 
 

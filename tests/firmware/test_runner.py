@@ -148,7 +148,7 @@ def test_runs_repeat_to_the_instruction(board: str, tmp_path: Path) -> None:
 
 
 def two_operand_add() -> LoweredProgram:
-    """a + b over int8 inputs of one shape, each with its own quantization."""
+    """The sum of two int8 inputs of one shape, each with its own quantization."""
     program = LoweredProgram("generic")
     names = (("a", Storage.INPUT, 0), ("b", Storage.INPUT, 1), ("sum", Storage.OUTPUT, 0))
     for name, storage, location in names:
