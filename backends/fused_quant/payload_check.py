@@ -7,7 +7,6 @@ the runtime when it loads the payload.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,6 +28,7 @@ MAX_TENSORS = 16384
 MAX_OPS = 4096
 MAX_OPERANDS = 32768
 
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 _OPCODES = frozenset(name for name in vars(schema.OpCode) if not name.startswith("_"))
 _PARAMS = frozenset(name for name in vars(schema.Params) if not name.startswith("_")) - {"NONE"}
 
@@ -58,19 +58,31 @@ def _check_qparams(where: str, tensor: LoweredTensor) -> None:
         )
         size = tensor.shape[qparams.axis]
         require(count == size, f"{where}: scales", count, f"{size}, the size of the axis")
+    if tensor.dtype == "f32":
+        raise ValueError(f"{where}: got a scale, expected none of a float tensor")
+    # A bias' scale is the product of two and may leave the range; no kernel reads it.
+    least, most = (0.0, _MAX_FLOAT32) if tensor.dtype in ("s32", "s64") else (2.0**-126, 2.0**126)
     for scale in qparams.scale:
         require(
-            math.isfinite(scale) and scale > 0 and float(np.float32(scale)) == scale,
+            least <= scale <= most and float(np.float32(scale)) == scale,  # false for NaN
             f"{where}: scale",
             scale,
-            "a positive number representable in float32",
+            f"a float32 number in [{least:g}, {most:g}]",
         )
+    codes = np.iinfo(np.int32 if tensor.dtype == "s64" else NUMPY_DTYPES[tensor.dtype])
     require(
-        qparams.quant_min <= qparams.quant_max,
+        codes.min <= qparams.quant_min <= qparams.quant_max <= codes.max,
         f"{where}: quantized range",
         (qparams.quant_min, qparams.quant_max),
-        "min <= max",
+        f"min <= max within {codes.min} to {codes.max}",
     )
+    for zero_point in qparams.zero_point:
+        require(
+            codes.min <= zero_point <= codes.max,
+            f"{where}: zero point",
+            zero_point,
+            f"{codes.min} to {codes.max}",
+        )
 
 
 def _check_tensor(index: int, tensor: LoweredTensor, arena_bytes: int) -> None:
@@ -208,6 +220,7 @@ def validate(program: LoweredProgram) -> None:
     for index, tensor in enumerate(program.tensors):
         _check_tensor(index, tensor, program.arena_bytes)
         _check_view(index, program)
+    require(len(program.ops) > 0, "operators", 0, "at least one")
     _check_boundary(program, program.inputs, Storage.INPUT)
     _check_boundary(program, program.outputs, Storage.OUTPUT)
     for index, op in enumerate(program.ops):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import hashlib
 import os
 import pathlib
 import random
@@ -109,16 +110,23 @@ def params_of_any_family() -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def qparams(draw: st.DrawFn, shape: tuple[int, ...]) -> StoredQParams | None:
-    kind = draw(st.sampled_from(["none", "tensor", "channel"]))
-    if kind == "none":
+def qparams(draw: st.DrawFn, dtype: str, shape: tuple[int, ...]) -> StoredQParams | None:
+    kind: str = draw(st.sampled_from(["none", "tensor", "channel"]))
+    if kind == "none" or dtype == "f32":
         return None
     axis = draw(st.integers(0, len(shape) - 1)) if kind == "channel" and shape else -1
     count = shape[axis] if axis >= 0 else 1
-    scale = st.floats(2.0**-100, 2.0**100, width=32)
+    bits = min(32, 8 * np.dtype(NUMPY_DTYPES[dtype]).itemsize)
+    codes = (
+        st.integers(0, 255)
+        if dtype == "u8"
+        else st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    )
+    scale = st.floats(2.0**-126, 2.0**126, width=32)
     scales = tuple(draw(st.lists(scale, min_size=count, max_size=count)))
-    zero_points = tuple(draw(st.lists(INT32, min_size=count, max_size=count)))
-    return StoredQParams(scales, zero_points, draw(st.integers(-(2**31), 0)), 7, axis)
+    zero_points = tuple(draw(st.lists(codes, min_size=count, max_size=count)))
+    low, high = sorted((draw(codes), draw(codes)))
+    return StoredQParams(scales, zero_points, low, high, axis)
 
 
 def add_view(program: LoweredProgram, draw: st.DrawFn) -> None:
@@ -128,7 +136,7 @@ def add_view(program: LoweredProgram, draw: st.DrawFn) -> None:
         for index, tensor in enumerate(program.tensors)
         if tensor.storage is Storage.ARENA and tensor.alias < 0
     ]
-    if owners and draw(st.booleans()):
+    if draw(st.booleans()) and owners:
         owner = draw(st.sampled_from(owners))
         base = program.tensors[owner]
         shape = (int(np.prod(base.shape)),)
@@ -143,8 +151,10 @@ def programs(draw: st.DrawFn) -> LoweredProgram:
     def tensor(storage: Storage) -> LoweredTensor:
         shape = tuple(draw(st.lists(st.integers(1, 4), max_size=6)))
         dtype = draw(st.sampled_from(sorted(NUMPY_DTYPES)))
-        order = draw(st.sampled_from([(), tuple(draw(st.permutations(range(len(shape)))))]))
-        stored = LoweredTensor(draw(TEXT), dtype, shape, storage, order, draw(qparams(shape)))
+        order = tuple(draw(st.permutations(range(len(shape))))) if draw(st.booleans()) else ()
+        stored = LoweredTensor(
+            draw(TEXT), dtype, shape, storage, order, draw(qparams(dtype, shape))
+        )
         if storage is Storage.CONSTANT:
             fill = draw(st.integers(0, 3))  # few values, so that some constants are identical
             stored.data = np.full(shape, fill, NUMPY_DTYPES[dtype])
@@ -156,7 +166,7 @@ def programs(draw: st.DrawFn) -> LoweredProgram:
         program.inputs.append(program.add_tensor(new))
     for _ in range(draw(st.integers(0, 4))):
         program.add_tensor(tensor(Storage.CONSTANT))
-    for _ in range(draw(st.integers(0, 4))):
+    for _ in range(draw(st.integers(1, 4))):
         add_view(program, draw)
         readable = [-1, *range(len(program.tensors))]
         new = tensor(draw(st.sampled_from([Storage.ARENA, Storage.OUTPUT])))
@@ -172,7 +182,7 @@ def programs(draw: st.DrawFn) -> LoweredProgram:
 
 
 @given(programs())
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_round_trip(program: LoweredProgram) -> None:
     data = payload.serialize(program)
     again = payload.deserialize(data)
@@ -181,7 +191,7 @@ def test_round_trip(program: LoweredProgram) -> None:
 
 
 @given(programs())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 def test_constants_are_aligned_and_stored_once(program: LoweredProgram) -> None:
     data = payload.serialize(program)
     assert len(data) % 16 == 0
@@ -219,21 +229,18 @@ def test_bytes_do_not_depend_on_the_hash_seed() -> None:
         "for sample in SAMPLES.values():\n"
         "    print(hashlib.sha256(payload.serialize(sample())).hexdigest())\n"
     )
-    outputs = set()
-    for seed in ("1", "2", "777"):
-        path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path}
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        )
-        outputs.add(done.stdout)
-    assert len(outputs) == 1
-    assert len(outputs.pop().split()) == len(SAMPLES)
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    here = [hashlib.sha256(payload.serialize(s())).hexdigest() for s in SAMPLES.values()]
+    assert done.stdout.split() == here
 
 
 def test_macs_are_counted_from_the_payload() -> None:
@@ -333,6 +340,7 @@ def set_op(**changes: Any) -> Any:
 REFUSALS: dict[str, tuple[Any, str]] = {
     "scale not float32": (set_qparams(scale=(0.1,)), "scale: got 0.1"),
     "scale zero": (set_qparams(scale=(0.0,)), "scale: got 0.0"),
+    "scale small": (set_qparams(scale=(2.0**-127,)), "scale: got 5.87"),
     "scale infinite": (set_qparams(scale=(float("inf"),)), "scale: got inf"),
     "scale nan": (set_qparams(scale=(float("nan"),)), "scale: got nan"),
     "zero points": (set_qparams(zero_point=(1, 2)), "one per scale"),
@@ -340,6 +348,10 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "axis": (set_qparams(axis=4), "axis: got 4"),
     "axis size": (set_qparams(axis=1), "got 1, expected 7"),
     "range": (set_qparams(quant_min=5, quant_max=4), r"range: got \(5, 4\)"),
+    "range of codes": (set_qparams(quant_max=128), r"range: got \(-128, 128\)"),
+    "zero point": (set_qparams(zero_point=(-129,)), "zero point: got -129"),
+    "float scale": (set_tensor(Storage.INPUT, dtype="f32"), "none of a float tensor"),
+    "no operators": (lambda p: p.ops.clear(), "operators: got 0"),
     "dtype": (set_tensor(Storage.INPUT, dtype="s4"), "dtype: got s4"),
     "rank": (set_tensor(Storage.INPUT, shape=(1,) * 7), "rank: got 7"),
     "empty": (set_tensor(Storage.INPUT, shape=(1, 0, 6, 4)), "sizes >= 1"),
@@ -380,7 +392,7 @@ def test_programs_that_no_runtime_accepts_are_refused(name: str) -> None:
     ("change", "message"),
     [
         ({"shape": (2, 3, 4)}, "bytes of a view: got 24, expected 20"),
-        ({"dtype": "u8"}, "dtype of a view: got u8"),
+        ({"dtype": "u8", "qparams": None}, "dtype of a view: got u8"),
         ({"location": 0}, "location of a view"),
         ({"alias": 4}, "earlier tensor"),
     ],
