@@ -14,7 +14,14 @@ import torch.nn.functional as F
 
 from fused_quant import numerics
 from fused_quant.ops import pooling
-from fused_quant.ops.common import check_rank, pair, parser, tensor
+from fused_quant.ops.common import (
+    MAX_AVERAGE_COUNTS,
+    check_rank,
+    check_window,
+    pair,
+    parser,
+    tensor,
+)
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -95,7 +102,14 @@ def _supported(site: Site, target: Target) -> Reason | None:
     reason = check_rank(site, target) or pooling.check_image(site) or pooling.covers(site)
     if reason is not None:
         return reason
+    if "kernel_size" in site.attributes:
+        reason = check_window(*pooling.window(site.attributes))
+        if reason is not None:
+            return reason
     divisors = _divisors(site)
+    if len(divisors) > MAX_AVERAGE_COUNTS:
+        got = f"{len(divisors)} divisors"
+        return Reason("divisor", "different window sizes", got, f"up to {MAX_AVERAGE_COUNTS}")
     if min(divisors) < 1:
         return Reason("divisor", "divisor of a window", str(min(divisors)), "1 or more")
     height, width = site.shapes["inp"][2:]

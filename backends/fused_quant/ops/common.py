@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,12 @@ from fused_quant.reasons import Reason
 from fused_quant.target import Target
 
 INT8_BOUNDS = (-128, 127)
+# Limits of the loader: kMaxTensorBytes (runtime/tensor_view.h), kMaxWindowAttribute and
+# kMaxAverageCounts (runtime/kernels/window).
+MAX_TENSOR_BYTES = 2**31 - 1
+MAX_WINDOW_ATTRIBUTE = 65535
+MAX_AVERAGE_COUNTS = 256
+_ELEMENT_BYTES = 4  # of the widest tensor an operator touches: float32 at the boundary
 
 
 def tensor(tensors: Tensors, name: str) -> torch.Tensor:
@@ -111,8 +118,19 @@ def check_rank(site: Site, target: Target) -> Reason | None:
     for name, shape in [*site.shapes.items(), ("out", site.out_shape)]:
         if len(shape) > target.max_rank:
             return Reason("rank", f"{name} rank", str(len(shape)), f"at most {target.max_rank}")
+        if math.prod(shape) * _ELEMENT_BYTES > MAX_TENSOR_BYTES:
+            got = f"{math.prod(shape)} elements"
+            return Reason("size", f"{name} size", got, f"{MAX_TENSOR_BYTES} bytes")
         if 0 in shape:
             return Reason("empty", f"{name} has no elements", str(tuple(shape)), "1 or more")
+    return None
+
+
+def check_window(*attributes: Sequence[int]) -> Reason | None:
+    """A reason if a kernel size, stride, dilation or padding is beyond the loader's limit."""
+    largest = max(max(values) for values in attributes)
+    if largest > MAX_WINDOW_ATTRIBUTE:
+        return Reason("window", "window attribute", str(largest), f"up to {MAX_WINDOW_ATTRIBUTE}")
     return None
 
 

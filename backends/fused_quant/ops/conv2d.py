@@ -17,7 +17,7 @@ from torch.fx import Node
 
 from fused_quant import graph, numerics
 from fused_quant.ops import dot
-from fused_quant.ops.common import pair, tensor
+from fused_quant.ops.common import check_window, pair, tensor
 from fused_quant.ops.padding import zero_padding
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
@@ -164,7 +164,14 @@ def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
 
 
 def _supported(site: Site, target: Target) -> Reason | None:
-    return dot.supported(site, target)
+    attributes = site.attributes
+    window = check_window(
+        site.shapes["weight"][2:],
+        attributes["stride"],
+        attributes["dilation"],
+        attributes["padding"],
+    )
+    return window or dot.supported(site, target)
 
 
 def _lower(site: Site, builder: Builder) -> None:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from fused_quant import numerics
 from fused_quant.ops import pooling
-from fused_quant.ops.common import check_rank, pair, parser, tensor
+from fused_quant.ops.common import check_rank, check_window, pair, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -100,6 +100,9 @@ def _supported(site: Site, target: Target) -> Reason | None:
     if reason is not None:
         return reason
     attributes = site.attributes
+    reason = check_window(*pooling.window(attributes), pair(attributes["dilation"]))
+    if reason is not None:
+        return reason
     for axis in (0, 1):
         if _misses_input(
             site.shapes["inp"][2 + axis],

@@ -29,6 +29,11 @@ def stride(attributes: Attributes) -> tuple[int, int]:
     return pair(given) if given else kernel(attributes)
 
 
+def window(attributes: Attributes) -> tuple[tuple[int, int], ...]:
+    """Kernel, stride and padding, each as (height, width)."""
+    return kernel(attributes), stride(attributes), pair(attributes["padding"])
+
+
 def check_image(site: Site) -> Reason | None:
     """A reason unless input and output are [N, C, H, W]."""
     if len(site.shapes["inp"]) != 4:
