@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core_report.h"
+#include "layout_check.h"
 #include "measure.h"
 #include "model_config.h"
 #include "plan.h"
@@ -72,9 +73,8 @@ bool bind_inputs() {
   }
   for (uint32_t i = 0; i < plan->num_inputs(); ++i) {
     const uint32_t source = program.delegate_input(i);
-    if (plan->input(i).nbytes != program.input(source).nbytes) {
-      return fail("bytes of an input", static_cast<int64_t>(plan->input(i).nbytes),
-                  static_cast<int64_t>(program.input(source).nbytes));
+    if (!same_layout(plan->input(i), program.input(source))) {
+      return fail("dtype, shape or dim order of delegate input", i, source);
     }
     plan_inputs[i] = program_inputs[source];
   }
@@ -89,9 +89,8 @@ bool bind_outputs() {
   size_t offset = 0;
   for (uint32_t i = 0; i < program.num_outputs(); ++i) {
     const uint32_t source = program.output_source(i);
-    if (plan->output(source).nbytes != program.output(i).nbytes) {
-      return fail("bytes of an output", static_cast<int64_t>(plan->output(source).nbytes),
-                  static_cast<int64_t>(program.output(i).nbytes));
+    if (!same_layout(plan->output(source), program.output(i))) {
+      return fail("dtype, shape or dim order of delegate output", source, i);
     }
     // A value the program returns twice is computed once.
     if (plan_outputs[source] == nullptr) {

@@ -257,6 +257,45 @@ def test_payload_the_core_refuses_fails_on_the_board(board: str, tmp_path: Path)
         run(image, [random_inputs(program, 0)])
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        tensor((1, 4, 7, 6)),
+        tensor((1, 7, 6, 4)),
+        tensor((1, 4, 6, 7), dim_order=(0, 2, 3, 1)),
+        tensor((1, 4, 7, 6), dim_order=(0, 3, 2, 1)),
+        tensor((1, 4, 7, 6), "u8", (0, 2, 3, 1)),
+        tensor((4, 7, 6), dim_order=(1, 2, 0)),
+    ],
+    ids=["contiguous", "nhwc shape", "swapped sizes", "swapped order", "dtype", "rank"],
+)
+def test_program_tensor_that_differs_from_the_payload(
+    board: str, tmp_path: Path, value: Any
+) -> None:
+    program = SAMPLES["conv2d"]()
+    output = value_of(program.tensors[program.outputs[0]])
+    plan = Plan([value, output], [0], [1], [call(0, 1)])
+    image = build(board, tmp_path, make_pte([plan], [serialize(program)]))
+    assert image.info is not None
+    info = image.info.inputs[0]
+    with pytest.raises(BoardError, match="dim order of delegate input"):
+        run(image, [[np.zeros(info.shape, info.dtype)]])
+
+
+def test_place_of_a_dimension_of_size_one_does_not_matter(board: str, tmp_path: Path) -> None:
+    """One channel: (0, 2, 1, 3) and (0, 2, 3, 1) are the same bytes, and ExecuTorch uses both."""
+    chain = Chain((1, 5, 6, 1))
+    program = chain.copy()
+    payload = serialize(program)
+    data = np.arange(30, dtype=np.int8).reshape(1, 1, 5, 6)
+    for order in ((0, 1, 2, 3), (0, 2, 1, 3), (2, 3, 0, 1)):
+        value = tensor((1, 1, 5, 6), dim_order=order)
+        image = build(
+            board, tmp_path, make_pte([Plan([value, value], [0], [1], [call(0, 1)])], [payload])
+        )
+        np.testing.assert_array_equal(run(image, [[data]]).outputs[0][0], data)
+
+
 def test_no_heap_and_no_static_constructors(board: str, tmp_path: Path) -> None:
     images = [build_image(board, name) for name in ("fq_tester", "fq_fault")]
     images.append(build(board, tmp_path, pte_of(flatten_linear())))
