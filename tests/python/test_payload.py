@@ -268,6 +268,15 @@ def test_limits_agree_with_the_runtime() -> None:
     assert int(found["MaxOperands"]) == payload_check.MAX_OPERANDS
 
 
+def test_every_field_of_the_schema_is_documented() -> None:
+    fields = re.findall(
+        r"^  (\w+): ", (ROOT / "schema" / "fused_quant.fbs").read_text(), re.MULTILINE
+    )
+    page = (ROOT / "docs" / "payload_format.md").read_text()
+    assert len(fields) > 60
+    assert [field for field in fields if f"`{field}`" not in page] == []
+
+
 # ---- refusals ------------------------------------------------------------------------------------
 
 
