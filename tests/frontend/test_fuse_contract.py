@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fusing: repeatable, blind to spelling, and blind to nothing else of a call."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph as FxGraph
+from torch.fx import Node
+from torch.nn import functional
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+import fused_quant
+from fused_quant.ops import registry
+from fused_quant.ops.spec import Call
+from tests.frontend.graphs import Graph, Grid, exported, fused, run_natively, targets
+
+torch.set_num_threads(1)
+_aten = torch.ops.aten
+
+IN, MID, OUT = Grid(0.05, -3), Grid(0.04, 11), Grid(0.03, 7)
+IMAGE = torch.linspace(-4, 4, 2 * 3 * 6 * 5).reshape(2, 3, 6, 5)
+
+
+def _quantized(module: nn.Module, *inputs: Tensor) -> Any:
+    prepared = prepare_pt2e(exported(module, *inputs), fused_quant.default_quantizer())
+    prepared(*inputs)
+    return convert_pt2e(prepared)
+
+
+def test_fuse_is_idempotent() -> None:
+    module = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 3)
+    )
+    once = fused_quant.fuse(_quantized(module, IMAGE))
+    first = once(IMAGE)
+    names = targets(once)
+    again = fused_quant.fuse(once)
+    assert targets(again) == names
+    assert torch.equal(again(IMAGE), first)
+    assert [name for name in names if name.startswith("aten.")] == ["aten.flatten.using_ints"]
+
+
+SPELLINGS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
+    "relu": (lambda c, x: functional.relu(c(x)), lambda c, x: functional.relu(c(x), inplace=True)),
+    "relu6": (
+        lambda c, x: functional.relu6(c(x)),
+        lambda c, x: functional.relu6(c(x), inplace=True),
+    ),
+    "hardtanh": (lambda c, x: functional.hardtanh(c(x)), lambda c, x: functional.hardtanh_(c(x))),
+    "clamp": (lambda c, x: c(x).clamp(-0.2, 0.3), lambda c, x: c(x).clamp_(-0.2, 0.3)),
+    "add": (lambda c, x: c(x) + x, lambda c, x: c(x).add_(x)),
+    "sub": (lambda c, x: c(x) - x, lambda c, x: c(x).sub_(x)),
+    "add-relu": (lambda c, x: functional.relu(c(x) + x), lambda c, x: c(x).add_(x).relu_()),
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_pattern_inplace_spelling_is_the_functional_one(name: str) -> None:
+    conv = nn.Conv2d(3, 3, 3, padding=1)
+    graphs = [
+        fused_quant.fuse(_quantized(Graph(function, conv=conv), IMAGE))
+        for function in SPELLINGS[name]
+    ]
+    assert targets(graphs[0]) == targets(graphs[1])
+    assert not [name for name in targets(graphs[0]) if name.startswith("aten.")]
+    assert torch.equal(graphs[0](IMAGE), graphs[1](IMAGE))
+
+
+def test_owned_nodes_only() -> None:
+    """`quantizer.fuse` leaves q/dq patterns that somebody else wrote; `fuse` takes them."""
+
+    def function(x: Tensor) -> Tensor:
+        return OUT.round(functional.relu(IN.round(x)))
+
+    graph = exported(Graph(function), IMAGE)
+    names = targets(graph)
+    kept = fused_quant.default_quantizer().fuse(copy.deepcopy(graph))
+    assert targets(kept) == names
+    assert torch.equal(kept(IMAGE), graph(IMAGE))
+    assert "fused_quant.relu.default" in targets(fused_quant.fuse(graph))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Anchor:
+    """A legal call of an ATen operator, and for each further argument another value than there.
+
+    Strings in `args` are tensors of the shape named in `shapes`.
+    """
+
+    args: tuple[Any, ...]
+    others: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+_SHAPES = {
+    "x": (2, 4, 8, 8),
+    "y": (2, 4, 8, 8),
+    "w": (4, 4, 3, 3),
+    "b": (4,),
+    "m": (5, 8),
+    "c": (5,),
+}
+_CONV = ("x", "w", "b", [1, 1], [0, 0], [1, 1], 1)
+_CONV_OTHERS = {"stride": [2, 1], "padding": [1, 0], "dilation": [1, 2], "groups": 2, "bias": None}
+_POOL = ("x", [2, 2], [2, 2], [0, 0])
+_AVG_OTHERS = {
+    "kernel_size": [3, 2],
+    "stride": [1, 2],
+    "padding": [1, 0],
+    "ceil_mode": True,
+    "count_include_pad": False,
+    "divisor_override": 3,
+}
+_MAX_OTHERS = {
+    "kernel_size": [3, 2],
+    "stride": [1, 2],
+    "padding": [1, 0],
+    "dilation": [2, 1],
+    "ceil_mode": True,
+}
+_ADD = _Anchor(("x", "y"), {"alpha": 2})
+_HARDTANH = _Anchor(("x", -1.0, 1.0), {"min_val": -2.0, "max_val": 3.0})
+_CLAMP = _Anchor(("x", -1.0, 1.0), {"min": None, "max": None})
+_ADAPTIVE = _Anchor(("x", [2, 2]), {"output_size": [4, 2]})
+_X = _Anchor(("x",))
+ANCHORS: dict[Any, _Anchor] = {
+    **dict.fromkeys(
+        (_aten.add.Tensor, _aten.add_.Tensor, _aten.sub.Tensor, _aten.sub_.Tensor), _ADD
+    ),
+    **dict.fromkeys((_aten.relu.default, _aten.relu_.default), _X),
+    **dict.fromkeys((_aten.relu6.default, _aten.relu6_.default), _X),
+    **dict.fromkeys((_aten.hardtanh.default, _aten.hardtanh_.default), _HARDTANH),
+    **dict.fromkeys((_aten.clamp.default, _aten.clamp_.default), _CLAMP),
+    _aten.conv2d.default: _Anchor(_CONV, _CONV_OTHERS),
+    _aten.conv2d.padding: _Anchor(
+        ("x", "w", "b", [1, 1], "valid", [1, 1], 1), {**_CONV_OTHERS, "padding": "same"}
+    ),
+    _aten.convolution.default: _Anchor(
+        ("x", "w", "b", [1, 1], [0, 0], [1, 1], False, [0, 0], 1),
+        {**_CONV_OTHERS, "transposed": True, "output_padding": [1, 0]},
+    ),
+    _aten.linear.default: _Anchor(("x", "m", "c"), {"bias": None}),
+    _aten.avg_pool2d.default: _Anchor(_POOL, _AVG_OTHERS),
+    _aten.max_pool2d.default: _Anchor(_POOL, _MAX_OTHERS),
+    _aten.max_pool2d_with_indices.default: _Anchor(_POOL, _MAX_OTHERS),
+    _aten.adaptive_avg_pool2d.default: _ADAPTIVE,
+    _aten._adaptive_avg_pool2d.default: _ADAPTIVE,
+    _aten.mean.dim: _Anchor(
+        ("x", [2, 3], False), {"dim": [1, 3], "keepdim": True, "dtype": torch.float64}
+    ),
+}
+_TENSORS = {"self", "input", "other", "weight", "bias"}
+
+
+def _anchor_of(target: Any) -> _Anchor:
+    """The table's entry; an operator of tensors and plain numbers needs none."""
+    if target in ANCHORS:
+        return ANCHORS[target]
+    tensors = [a.name for a in target._schema.arguments if a.name in _TENSORS]
+    others = {
+        a.name: not a.default_value if isinstance(a.default_value, bool) else a.default_value + 1
+        for a in target._schema.arguments
+        if a.name not in tensors
+    }
+    return _Anchor(("x", "y")[: len(tensors)], others)
+
+
+def _registered() -> list[Any]:
+    registry.load()
+    anchors: dict[Any, None] = {}
+    for spec in registry.specs():
+        if spec.fusion is not None:
+            anchors.update(dict.fromkeys(spec.fusion.anchors))
+    return list(anchors)
+
+
+def _read(
+    target: Any, arguments: dict[str, Any]
+) -> list[tuple[str, tuple[str, ...], dict[str, Any]]]:
+    """What every parser of a spelling makes of a call; nothing where it refuses."""
+    graph, mode = FxGraph(), FakeTensorMode()
+    nodes: dict[str, Node] = {}
+    for name, shape in _SHAPES.items():
+        nodes[name] = graph.placeholder(name)
+        nodes[name].meta["val"] = mode.from_tensor(torch.zeros(shape))
+    schema = {argument.name: argument for argument in target._schema.arguments}
+    values = {
+        name: nodes[value] if name in _TENSORS and isinstance(value, str) else value
+        for name, value in arguments.items()
+    }
+    args = tuple(value for name, value in values.items() if not schema[name].kwarg_only)
+    kwargs = {name: value for name, value in values.items() if schema[name].kwarg_only}
+    call = graph.call_function(target, args, kwargs)
+    with mode:
+        call.meta["val"] = mode.from_tensor(torch.zeros(_SHAPES["x"]))
+    found = []
+    for spec, parse in registry.anchors_of(target):
+        result = parse(call)
+        if isinstance(result, Call):
+            operands = tuple(str(node) for node in result.operands.values())
+            found.append((spec.qualified_name, operands, dict(result.attributes)))
+    return found
+
+
+@pytest.mark.parametrize("target", _registered(), ids=str)
+def test_attribute_dropped_every_argument_counts(target: Any) -> None:
+    """Each argument of each spelling changes what is fused, or the call is refused."""
+    anchor = _anchor_of(target)
+    arguments = target._schema.arguments
+    base = dict(zip([argument.name for argument in arguments], anchor.args, strict=False))
+    for argument in arguments:
+        base.setdefault(argument.name, argument.default_value)
+    understood = _read(target, base)
+    assert len(understood) == 1
+    further = {a.name for a in arguments} - {
+        name for name in _TENSORS if isinstance(base.get(name), str) and name != "bias"
+    }
+    assert set(anchor.others) == further, "the table must list every argument of the schema"
+    for name, value in anchor.others.items():
+        changed = _read(target, {**base, name: value})
+        assert changed != understood, f"{name}={value!r} is dropped"
+
+
+@pytest.mark.parametrize("alpha", [2.0, -1.0, 0.5])
+@pytest.mark.parametrize("operator", [torch.add, torch.sub])
+def test_attribute_dropped_alpha(alpha: float, operator: Callable[..., Tensor]) -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return OUT.round(operator(IN.round(x), MID.round(y), alpha=alpha))
+
+    module = Graph(function)
+    inputs = (IMAGE / 4, IMAGE.flip(0) / 3)
+    reference = module(*inputs)
+    for got in (fused(module, *inputs)(*inputs), run_natively(module, *inputs)[0]):
+        assert float((got - reference).abs().max()) <= OUT.scale * 1.001
+
+
+def test_arg_order_six_different_parameters() -> None:
+    """Each operand keeps its own scale and zero point: swapping them would be far off."""
+    a, b, out = Grid(0.02, -7), Grid(0.3, 12), Grid(0.35, 40)
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return out.round(a.round(x) - b.round(y))
+
+    inputs = (IMAGE / 2, 5 * IMAGE.flip(0))
+    reference = Graph(function)(*inputs)
+    (got,) = run_natively(Graph(function), *inputs)
+    assert float((got - reference).abs().max()) <= out.scale * 1.001
+
+
+def test_overflow_near_cancel_saturates() -> None:
+    """X - y with equal scales of 1 and an output scale of 2^-24: the right rail, or 0."""
+    one, tiny = Grid(1.0), Grid(2.0**-24)
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return tiny.quantize(one.round(x) - one.round(y))
+
+    x = torch.tensor([[5.0, 5.0, 5.0, 127.0, -128.0]])
+    y = torch.tensor([[5.0, 4.0, 6.0, -128.0, 127.0]])
+    expected = torch.tensor([[0, 127, -128, 127, -128]], dtype=torch.int8)
+    assert torch.equal(run_natively(Graph(function), x, y)[0], expected)
+    assert torch.equal(fused(Graph(function), x, y)(x, y), expected)
+
+
+def test_an_intermediate_saturation_is_kept() -> None:
+    """Two quantized steps stay two: the first one's rails are part of the result."""
+    narrow = Grid(0.01, 0, -16, 15)
+
+    def function(x: Tensor) -> Tensor:
+        return OUT.round(functional.relu(narrow.round(functional.relu(IN.round(x)))))
+
+    x = torch.full((1, 4), 3.0)
+    gm = fused(Graph(function), x)
+    assert float(gm(x).max()) <= 0.15 + OUT.scale / 2
+    assert torch.equal(run_natively(Graph(function), x)[0], gm(x))
+
+
+@pytest.mark.parametrize("activation", [functional.relu, functional.relu6])
+def test_zero_point_relu_clamps_at_the_outputs_zero(activation: Callable[..., Tensor]) -> None:
+    """Relu and relu6 behind an operator whose output zero point is not the lowest code."""
+    wide, out = Grid(0.1), Grid(0.1, -4)
+
+    def function(x: Tensor) -> Tensor:
+        return out.quantize(activation(wide.round(x) + wide.round(x)))
+
+    x = torch.linspace(-9, 9, 37).reshape(1, 37)
+    gm = fused(Graph(function), x)
+    assert "fused_quant.add.default" in targets(gm)
+    assert not [name for name in targets(gm) if name.startswith("aten.")]
+    codes = gm(x)
+    assert int(codes.min()) == -4
+    assert int(codes.max()) == (56 if activation is functional.relu6 else 127)
+    assert torch.equal(run_natively(Graph(function), x)[0], codes)
+    assert int((codes.int() - function(x).int()).abs().max()) <= 1
+
+
+def test_pattern_activation_before_a_scale_that_is_no_float32() -> None:
+    """The integer contract does not cover such a scale: the clamp may not get lost with it."""
+    out = Grid(0.1, -4, exact=True)
+
+    def function(x: Tensor) -> Tensor:
+        return out.quantize(functional.relu6(IN.round(x) + MID.round(x)))
+
+    x = torch.linspace(-5, 5, 21).reshape(1, 21)
+    assert torch.equal(fused(Graph(function), x)(x), function(x))
