@@ -52,6 +52,7 @@ def fuse(gm: GraphModule, owned: Owned | None = None) -> GraphModule:
     fuse_graph(gm, owned)
     for node in gm.graph.nodes:
         node.meta.pop(graph.ORIGIN, None)
+    graph.drop_unread_constants(gm)
     return gm
 
 

@@ -88,6 +88,18 @@ def constant_of(gm: GraphModule, node: Any) -> torch.Tensor | None:
     return value.detach()
 
 
+def drop_unread_constants(gm: GraphModule) -> None:
+    """Remove parameters and buffers that no node reads; export would keep them in the program."""
+    read = {str(node.target) for node in gm.graph.nodes if node.op == "get_attr"}
+    called = {str(node.target) for node in gm.graph.nodes if node.op == "call_module"}
+    names = [name for name, _ in gm.named_parameters(remove_duplicate=False)]
+    names += [name for name, _ in gm.named_buffers(remove_duplicate=False)]
+    for name in names:
+        owner, _, attribute = name.rpartition(".")
+        if name not in read and not any(f"{name}.".startswith(f"{c}.") for c in called):
+            delattr(gm.get_submodule(owner), attribute)
+
+
 def fake_mode_of(gm: GraphModule) -> Any:
     """The fake tensor mode that the values of a graph belong to, or None."""
     for node in gm.graph.nodes:
