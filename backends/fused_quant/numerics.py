@@ -36,7 +36,7 @@ MAX_SCALE = 2.0**126
 
 @dataclasses.dataclass(frozen=True)
 class Multiplier:
-    """R(v) = (v * multiplier + 2^(shift - 1)) >> shift; multiplier in [0, 2^31), shift in [2, 62]."""
+    """R(v) = (v * multiplier + 2^(shift - 1)) >> shift; 0 <= multiplier < 2^31."""
 
     multiplier: int
     shift: int

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tosa_graph import OutsideTosaError  # type: ignore[import-not-found]
-from tosa_ops import OPERATORS  # type: ignore[import-not-found]
+from tosa_graph import OutsideTosaError
+from tosa_ops import OPERATORS
 
 
 def _describe(name: str, case: dict[str, Any], expected: Any, got: Any) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import tosa_reference_model  # type: ignore[import-not-found]
-import tosa_serializer as ts  # type: ignore[import-not-found]
+import tosa_reference_model
+import tosa_serializer as ts
 
 Array = npt.NDArray[Any]
 

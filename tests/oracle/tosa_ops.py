@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import tosa_serializer as ts  # type: ignore[import-not-found]
-from tosa_graph import Array, Graph, Value  # type: ignore[import-not-found]
+import tosa_serializer as ts
+from tosa_graph import Array, Graph, Value
 
 Case = dict[str, Any]
 
