@@ -7,6 +7,7 @@ The bytes depend on the program alone: the same program gives the same payload i
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.metadata
 import math
 import struct
@@ -64,6 +65,7 @@ class DelegatePayload:
     data: bytes
 
 
+@functools.cache
 def producer() -> str:
     """Name and version of this package, as written into payloads."""
     try:

@@ -8,6 +8,8 @@ and bounds; the rest is drawn. The operator lowers itself; its integer reference
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -55,7 +57,7 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
         node = gm.graph.placeholder(operand.name)
         node.meta["val"] = mode.from_tensor(torch.from_numpy(array.copy()), static_shapes=True)
         nodes.append(node)
-    arguments: list[object] = []
+    arguments: list[Any] = []
     for number, block in enumerate(_blocks(p, rng, len(shapes) + 1)):
         dtype = torch.int8 if number == len(shapes) else torch.float32
         arguments += [
