@@ -121,6 +121,28 @@ def _aligned_pack(constant: Any) -> Callable[[Any], int]:
     return lambda builder: payload._pack_constant(builder, bytes(constant.data))
 
 
+def _misaligned_pack(constant: Any) -> Callable[[Any], int]:
+    """Writes the bytes 12 behind a multiple of 16."""
+
+    def pack(builder: Any) -> int:
+        data = bytes(constant.data)
+        builder.Prep(16, len(data) + 12)  # from the end: 4 before a multiple of 16
+        builder.StartVector(1, len(data), 4)
+        builder.head -= len(data)
+        builder.Bytes[builder.head : builder.head + len(data)] = data
+        vector = builder.EndVector()
+        schema.ConstantStart(builder)
+        schema.ConstantAddData(builder, vector)
+        return int(schema.ConstantEnd(builder))
+
+    return pack
+
+
+def misalign_constants(root: Any) -> None:
+    for constant in root.constants:
+        constant.Pack = _misaligned_pack(constant)
+
+
 def sample(name: str) -> bytes:
     return payload.serialize(SAMPLES[name]())
 
@@ -177,6 +199,7 @@ LIES: list[tuple[str, str, Change]] = [
     ("cast", "cycle", cycle),
     ("conv2d", "written-twice", write_twice),
     ("add", "shared-arena", share_arena),
+    ("conv2d", "misaligned-constants", misalign_constants),
     ("conv2d", "no-ops", put("ops", [])),
     ("conv2d", "no-tensors", put("tensors", [])),
     ("conv2d", "no-constants", put("constants", [])),
