@@ -92,6 +92,12 @@ def add(rng: Rng) -> Parameters:
     return {"shape_a": shape, "shape_b": other}
 
 
+def mul(rng: Rng) -> Parameters:
+    """A product, drawn as a sum is."""
+    drawn = add(rng)
+    return {"op": "mul", "shapes": (drawn["shape_a"], drawn["shape_b"])}
+
+
 def requantize(rng: Rng) -> Parameters:
     """Other quantization, or only a clamp."""
     return {"shape": tuple(_pair(rng, 1, 12)), "same": bool(rng.integers(4) == 0)}
@@ -141,6 +147,7 @@ PLAN: list[tuple[str, Callable[[Rng], Parameters], int]] = [
     ("linear", linear, 700),
     ("add", add, 800),
     ("requantize", requantize, 500),
+    ("mul", mul, 300),
     ("max_pool2d", _pool, 450),
     ("avg_pool2d", avg_pool2d, 700),
     ("adaptive_avg_pool2d", adaptive_avg_pool2d, 200),

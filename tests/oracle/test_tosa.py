@@ -32,6 +32,7 @@ KINDS = {
     "linear": 600,
     "add": 750,
     "requantize": 450,
+    "mul": 250,
     "max_pool2d": 400,
     "avg_pool2d": 650,
     "adaptive_avg_pool2d": 180,

@@ -136,6 +136,17 @@ def add(case: Case, out: tuple[int, ...]) -> Array:
     return _finish(graph, total, final)
 
 
+def mul(case: Case, out: tuple[int, ...]) -> Array:
+    """Zero points taken off by RESCALE, MUL, RESCALE to int8."""
+    graph = Graph()
+    factors = []
+    for array, zp in zip(case["operands"], case["zero_points"], strict=True):
+        x = graph.input(array.reshape((1,) * (len(out) - array.ndim) + array.shape))
+        factors.append(graph.rescale(x, [2**30], [30], zp, 0, "int32"))
+    operands = [*factors, graph.const([0], "int8")]
+    return _finish(graph, graph.op(ts.Op.MUL, operands, out, "int32", "MulAttribute"), case)
+
+
 def requantize(case: Case, out: tuple[int, ...]) -> Array:
     """RESCALE int8 -> int8, CLAMP."""
     del out
@@ -274,6 +285,7 @@ OPERATORS: dict[str, Callable[[Case, tuple[int, ...]], Array]] = {
     "linear": linear,
     "add": add,
     "requantize": requantize,
+    "mul": mul,
     "max_pool2d": max_pool2d,
     "avg_pool2d": avg_pool2d,
     "adaptive_avg_pool2d": adaptive_avg_pool2d,

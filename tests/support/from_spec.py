@@ -16,12 +16,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 
 from fused_quant import dialect, graph
+from fused_quant import schema_generated as schema
 from fused_quant.lowered import Storage
 from fused_quant.lowering import lower_graph
 from fused_quant.ops import registry
 from fused_quant.qparams import QParams
 from tests.support import quant
-from tests.support.built import Built
+from tests.support.built import Array, Built
 
 
 def _block(scale: float, zero_point: int, low: int, high: int) -> QParams:
@@ -78,4 +79,21 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
     operands = [c.reshape(t.shape) for c, t in zip(inputs, stored, strict=False)]
     constants = [t.data for t in stored if t.storage is Storage.CONSTANT]
     (expected,) = gm(*(torch.from_numpy(array.copy()) for array in inputs))
-    return Built(opcode, operands, constants, op.params, np.ascontiguousarray(expected.numpy()))
+    result = np.ascontiguousarray(expected.numpy())
+    return Built(opcode, operands, constants, op.params, result, _tosa(opcode, operands, op.params))
+
+
+def _tosa(opcode: str, operands: list[Array], params: Any) -> dict[str, Any]:
+    """What the reference model needs to know of an element-wise operator."""
+    if not isinstance(params, schema.ElementwiseParamsT):
+        return {}
+    return {
+        "kind": opcode,
+        "operands": operands,
+        "zero_points": list(params.inputZeroPoint),
+        "multiplier": [params.outputMultiplier],
+        "shift": [params.outputShift],
+        "zo": params.outputZeroPoint,
+        "lo": params.clampMin,
+        "hi": params.clampMax,
+    }
