@@ -28,8 +28,8 @@ inline float float_from_bits(uint32_t bits) {
   return value;
 }
 
-// True for scales in [2^-126, 2^126]: they and their reciprocals are normal numbers. Bit patterns of
-// positive floats are ordered as the numbers are; NaN and negative numbers lie above.
+// True for scales in [2^-126, 2^126]: they and their reciprocals are normal numbers. Bit patterns
+// of positive floats are ordered as the numbers are; NaN and negative numbers lie above.
 inline bool is_scale(float value) {
   const uint32_t bits = float_bits(value);
   return bits >= kFloatImplicit && bits <= 0x7e800000u;

@@ -95,13 +95,15 @@ Block ProgramSpec::write() const {
   return block;
 }
 
-ProgramSpec every_kind() {
-  ProgramSpec p;
-  const std::vector<int32_t> m = {1 << 30};
-  const std::vector<uint8_t> s = {35};
-  uint32_t arena = 0;
-  const auto tensor = [&](std::vector<uint32_t> shape, schema::Storage storage, uint32_t location,
-                          schema::DType dtype = schema::DType_s8) {
+namespace {
+
+// Adds tensors and operators to a program, placing arena tensors one behind the other.
+class Maker {
+ public:
+  ProgramSpec program;
+
+  int32_t tensor(std::vector<uint32_t> shape, schema::Storage storage, uint32_t location,
+                 schema::DType dtype = schema::DType_s8) {
     TensorSpec t;
     t.dtype = dtype;
     t.storage = storage;
@@ -109,107 +111,141 @@ ProgramSpec every_kind() {
     t.shape = std::move(shape);
     if (dtype == schema::DType_f32) t.scale.clear(), t.zero_point.clear();
     if (dtype == schema::DType_s32) t.quant_min = INT32_MIN, t.quant_max = INT32_MAX;
-    p.tensors.push_back(std::move(t));
-    return static_cast<int32_t>(p.tensors.size() - 1);
-  };
-  const auto arena_tensor = [&](std::vector<uint32_t> shape) {
+    program.tensors.push_back(std::move(t));
+    return static_cast<int32_t>(program.tensors.size() - 1);
+  }
+
+  int32_t arena(std::vector<uint32_t> shape) {
     uint32_t bytes = 1;
     for (uint32_t size : shape) bytes *= size;
-    const int32_t index = tensor(std::move(shape), schema::Storage_arena, arena);
-    arena += (bytes + 15) / 16 * 16;
+    const int32_t index = tensor(std::move(shape), schema::Storage_arena, program.arena_bytes);
+    program.arena_bytes += (bytes + 15) / 16 * 16;
     return index;
-  };
-  const auto constant = [&](std::vector<uint32_t> shape, uint32_t bytes, schema::DType dtype) {
+  }
+
+  int32_t constant(std::vector<uint32_t> shape, uint32_t bytes,
+                   schema::DType dtype = schema::DType_s8) {
     std::vector<uint8_t> content(bytes);
     for (uint32_t i = 0; i < bytes; ++i) content[i] = static_cast<uint8_t>(37 * i + 11);
-    p.constants.push_back(std::move(content));
+    program.constants.push_back(std::move(content));
     return tensor(std::move(shape), schema::Storage_constant,
-                  static_cast<uint32_t>(p.constants.size() - 1), dtype);
-  };
-  const auto op = [&](schema::OpCode opcode, schema::Params family, std::vector<int32_t> in,
-                      int32_t out) -> ParamsSpec& {
+                  static_cast<uint32_t>(program.constants.size() - 1), dtype);
+  }
+
+  // Another shape of the arena tensor `owner`.
+  int32_t view(std::vector<uint32_t> shape, int32_t owner) {
+    const uint32_t location = program.tensors[static_cast<size_t>(owner)].location;
+    const int32_t index = tensor(std::move(shape), schema::Storage_arena, location);
+    program.tensors.back().alias = owner;
+    return index;
+  }
+
+  // The returned params are to be filled before the next call.
+  ParamsSpec& op(schema::OpCode opcode, schema::Params family, std::vector<int32_t> inputs,
+                 int32_t output) {
     OpSpec o;
     o.name = std::string("node_") + schema::EnumNameOpCode(opcode);
     o.opcode = opcode;
-    o.inputs = std::move(in);
-    o.outputs = {out};
+    o.inputs = std::move(inputs);
+    o.outputs = {output};
     o.params.family = family;
-    p.ops.push_back(std::move(o));
-    return p.ops.back().params;
-  };
+    program.ops.push_back(std::move(o));
+    return program.ops.back().params;
+  }
+};
 
-  const int32_t x = tensor({1, 2, 6, 6}, schema::Storage_input, 0, schema::DType_f32);
-  const int32_t q = arena_tensor({1, 6, 6, 2});
-  op(schema::OpCode_quantize, schema::Params_CastParams, {x}, q).perm = {0, 2, 3, 1};
-  const int32_t w = constant({4, 3, 3, 2}, 72, schema::DType_s8);
-  const int32_t bias = constant({4}, 16, schema::DType_s32);
-  const int32_t conv = arena_tensor({1, 6, 6, 4});
-  {
-    ParamsSpec& d = op(schema::OpCode_conv2d, schema::Params_DotParams, {q, w, bias}, conv);
-    d.kernel_h = d.kernel_w = 3;
-    d.pad_top = d.pad_left = d.pad_bottom = d.pad_right = 1;
-    d.input_zero_points = {5};
-    d.multiplier = {1 << 30, 1 << 30, 1100000000, 2147483647};
-    d.shift = {36, 37, 38, 39};
-  }
-  const int32_t dw = constant({2, 2, 8}, 32, schema::DType_s8);
-  const int32_t deep = arena_tensor({1, 5, 5, 8});
-  {
-    ParamsSpec& d =
-        op(schema::OpCode_depthwise_conv2d, schema::Params_DotParams, {conv, dw, -1}, deep);
-    d.kernel_h = d.kernel_w = 2;
-    d.groups = 4;
-    d.multiplier = m, d.shift = s;
-  }
-  const int32_t other = arena_tensor({1, 5, 5, 8});
-  {
-    ParamsSpec& e = op(schema::OpCode_requantize, schema::Params_ElementwiseParams, {deep}, other);
-    e.multiplier = m, e.shift = {30}, e.negate = {0};
-  }
-  const int32_t sum = arena_tensor({1, 5, 5, 8});
-  {
-    ParamsSpec& e = op(schema::OpCode_add, schema::Params_ElementwiseParams, {deep, other}, sum);
-    e.input_zero_points = {3, -4};
-    e.multiplier = {1 << 30, 1 << 30}, e.shift = {12, 13}, e.negate = {0, 1};
-    e.output_shift = 50;
-  }
-  const int32_t peak = arena_tensor({1, 3, 3, 8});
-  {
-    ParamsSpec& v = op(schema::OpCode_max_pool2d, schema::Params_WindowParams, {sum}, peak);
-    v.kernel_h = v.kernel_w = 2, v.stride_h = v.stride_w = 2;  // rounded up
-  }
-  const int32_t average = arena_tensor({1, 3, 3, 8});
-  {
-    ParamsSpec& v = op(schema::OpCode_avg_pool2d, schema::Params_WindowParams, {peak}, average);
-    v.kernel_h = v.kernel_w = 3;
-    v.pad_top = v.pad_left = v.pad_bottom = v.pad_right = 1;
-    v.count = {4, 6, 9}, v.multiplier = {1 << 30, 1500000000, 1 << 30}, v.shift = {32, 33, 33};
-  }
-  const int32_t adaptive = arena_tensor({1, 2, 2, 8});
-  op(schema::OpCode_adaptive_avg_pool2d, schema::Params_WindowParams, {average}, adaptive);
-  const int32_t view = tensor({4, 8}, schema::Storage_arena, p.tensors.back().location);
-  p.tensors.back().alias = adaptive;
-  const int32_t dense = constant({3, 8}, 24, schema::DType_s8);
-  const int32_t logits = arena_tensor({4, 3});
-  {
-    ParamsSpec& d = op(schema::OpCode_linear, schema::Params_DotParams, {view, dense}, logits);
-    d.multiplier = m, d.shift = s;
-  }
-  const int32_t turned = arena_tensor({3, 4});
-  op(schema::OpCode_permute, schema::Params_LayoutParams, {logits}, turned).perm = {1, 0};
-  const int32_t reduced = arena_tensor({4});
-  {
-    ParamsSpec& r = op(schema::OpCode_mean, schema::Params_ReduceParams, {turned}, reduced);
-    r.axes = {0}, r.multiplier = {1431655765}, r.shift = {32};
-  }
-  const int32_t real = tensor({4}, schema::Storage_output, 0, schema::DType_f32);
-  op(schema::OpCode_dequantize, schema::Params_CastParams, {reduced}, real);
-  const int32_t codes = tensor({3, 2, 2}, schema::Storage_output, 1);
-  op(schema::OpCode_copy, schema::Params_LayoutParams, {turned}, codes);
-  p.inputs = {static_cast<uint32_t>(x)};
-  p.outputs = {static_cast<uint32_t>(real), static_cast<uint32_t>(codes)};
-  p.arena_bytes = arena;
-  return p;
+// quantize, conv2d, depthwise_conv2d; returns s8 [1, 5, 5, 8].
+int32_t add_convolutions(Maker& m, int32_t x) {
+  const int32_t q = m.arena({1, 6, 6, 2});
+  m.op(schema::OpCode_quantize, schema::Params_CastParams, {x}, q).perm = {0, 2, 3, 1};
+
+  const int32_t weight = m.constant({4, 3, 3, 2}, 72);
+  const int32_t bias = m.constant({4}, 16, schema::DType_s32);
+  const int32_t conv = m.arena({1, 6, 6, 4});
+  ParamsSpec& c = m.op(schema::OpCode_conv2d, schema::Params_DotParams, {q, weight, bias}, conv);
+  c.kernel_h = c.kernel_w = 3;
+  c.pad_top = c.pad_left = c.pad_bottom = c.pad_right = 1;
+  c.input_zero_points = {5};
+  c.multiplier = {1 << 30, 1 << 30, 1100000000, 2147483647};
+  c.shift = {36, 37, 38, 39};
+
+  const int32_t per_tap = m.constant({2, 2, 8}, 32);
+  const int32_t deep = m.arena({1, 5, 5, 8});
+  ParamsSpec& d =
+      m.op(schema::OpCode_depthwise_conv2d, schema::Params_DotParams, {conv, per_tap, -1}, deep);
+  d.kernel_h = d.kernel_w = 2;
+  d.groups = 4;
+  d.multiplier = {1 << 30};
+  d.shift = {35};
+  return deep;
+}
+
+// requantize, add; returns s8 [1, 5, 5, 8].
+int32_t add_elementwise(Maker& m, int32_t x) {
+  const int32_t other = m.arena({1, 5, 5, 8});
+  ParamsSpec& r = m.op(schema::OpCode_requantize, schema::Params_ElementwiseParams, {x}, other);
+  r.multiplier = {1 << 30};
+  r.shift = {30};
+  r.negate = {0};
+
+  const int32_t sum = m.arena({1, 5, 5, 8});
+  ParamsSpec& a = m.op(schema::OpCode_add, schema::Params_ElementwiseParams, {x, other}, sum);
+  a.input_zero_points = {3, -4};
+  a.multiplier = {1 << 30, 1 << 30};
+  a.shift = {12, 13};
+  a.negate = {0, 1};
+  a.output_shift = 50;
+  return sum;
+}
+
+// The three pools; returns s8 [1, 2, 2, 8].
+int32_t add_pools(Maker& m, int32_t x) {
+  const int32_t peak = m.arena({1, 3, 3, 8});
+  ParamsSpec& p = m.op(schema::OpCode_max_pool2d, schema::Params_WindowParams, {x}, peak);
+  p.kernel_h = p.kernel_w = p.stride_h = p.stride_w = 2;  // output size rounded up
+
+  const int32_t average = m.arena({1, 3, 3, 8});
+  ParamsSpec& a = m.op(schema::OpCode_avg_pool2d, schema::Params_WindowParams, {peak}, average);
+  a.kernel_h = a.kernel_w = 3;
+  a.pad_top = a.pad_left = a.pad_bottom = a.pad_right = 1;
+  a.count = {4, 6, 9};
+  a.multiplier = {1 << 30, 1500000000, 1 << 30};
+  a.shift = {32, 33, 33};
+
+  const int32_t adaptive = m.arena({1, 2, 2, 8});
+  m.op(schema::OpCode_adaptive_avg_pool2d, schema::Params_WindowParams, {average}, adaptive);
+  return adaptive;
+}
+
+}  // namespace
+
+ProgramSpec every_kind() {
+  Maker m;
+  const int32_t x = m.tensor({1, 2, 6, 6}, schema::Storage_input, 0, schema::DType_f32);
+  const int32_t pooled = add_pools(m, add_elementwise(m, add_convolutions(m, x)));
+
+  const int32_t rows = m.view({4, 8}, pooled);
+  const int32_t weight = m.constant({3, 8}, 24);
+  const int32_t logits = m.arena({4, 3});
+  ParamsSpec& l = m.op(schema::OpCode_linear, schema::Params_DotParams, {rows, weight}, logits);
+  l.multiplier = {1 << 30};
+  l.shift = {35};
+
+  const int32_t turned = m.arena({3, 4});
+  m.op(schema::OpCode_permute, schema::Params_LayoutParams, {logits}, turned).perm = {1, 0};
+  const int32_t reduced = m.arena({4});
+  ParamsSpec& r = m.op(schema::OpCode_mean, schema::Params_ReduceParams, {turned}, reduced);
+  r.axes = {0};
+  r.multiplier = {1431655765};
+  r.shift = {32};
+
+  const int32_t real = m.tensor({4}, schema::Storage_output, 0, schema::DType_f32);
+  m.op(schema::OpCode_dequantize, schema::Params_CastParams, {reduced}, real);
+  const int32_t codes = m.tensor({3, 2, 2}, schema::Storage_output, 1);
+  m.op(schema::OpCode_copy, schema::Params_LayoutParams, {turned}, codes);
+  m.program.inputs = {static_cast<uint32_t>(x)};
+  m.program.outputs = {static_cast<uint32_t>(real), static_cast<uint32_t>(codes)};
+  return m.program;
 }
 
 }  // namespace fused_quant::testing
