@@ -40,6 +40,7 @@ __all__ = [
     "build_runner",
     "run",
     "run_cases",
+    "section_sizes",
 ]
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -178,7 +179,8 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _sections(elf: Path) -> dict[str, int]:
+def section_sizes(elf: Path) -> dict[str, int]:
+    """Bytes of every section of an image, by name."""
     sizes = {}
     for line in run_tool([find_tool("arm-none-eabi-size"), "-A", elf]).splitlines():
         words = line.split()
@@ -233,7 +235,7 @@ def build_image(
     with _locked(folder):
         _configure_and_build(board, folder, target, options, build_type)
         elf = _keep(folder / "firmware" / f"{target}.elf", kept)
-    return Image(board, elf, _sections(elf))
+    return Image(board, elf, section_sizes(elf))
 
 
 def build_runner(
@@ -268,7 +270,7 @@ def build_runner(
         write_files(info, kept)
         _configure_and_build(board, folder, "fq_runner", options, build_type)
         elf = _keep(folder / "firmware" / "fq_runner.elf", kept)
-    return Image(board, elf, _sections(elf), info)
+    return Image(board, elf, section_sizes(elf), info)
 
 
 def _pack_inputs(info: ModelInfo, inputs: Sequence[Arrays]) -> bytes:

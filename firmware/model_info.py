@@ -102,7 +102,12 @@ def _tensor_info(value: et.EValue) -> TensorInfo:
 
 def read_model(pte: bytes, method: str = "forward") -> ModelInfo:
     """Describe `method` of a fully delegated program; ValueError says why it is not one."""
-    program = deserialize_pte_binary(pte).program
+    if pte[4:8] != b"ET12":
+        raise ValueError(f"not an ExecuTorch program: identifier {pte[4:8]!r}, expected b'ET12'")
+    try:
+        program = deserialize_pte_binary(pte).program
+    except Exception as error:  # the deserializer trusts its input and may raise anything
+        raise ValueError(f"malformed program: {type(error).__name__}: {error}") from error
     plans = {plan.name: plan for plan in program.execution_plan}
     if method not in plans:
         raise ValueError(f"no method {method!r} in the program, only {sorted(plans)}")

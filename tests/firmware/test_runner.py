@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from firmware.board import BoardError, Image, build_image, build_runner, run
+from firmware.board import BoardError, Image, build_image, build_runner, run, section_sizes
 from firmware.tools import find_tool, run_tool
 from fused_quant import native
 from fused_quant import schema_generated as schema
@@ -248,13 +249,16 @@ def test_not_fully_delegated_is_refused_before_building(board: str, tmp_path: Pa
         build(board, tmp_path, make_pte([named], [b"x"]))
 
 
-def test_payload_the_core_refuses_fails_on_the_board(board: str, tmp_path: Path) -> None:
-    """The host's description of the file sizes buffers; the target verifies it all the same."""
+def test_bad_files_are_refused_before_building(board: str, tmp_path: Path) -> None:
     program = SAMPLES["linear"]()
+    pte = pte_of(program)
+    with pytest.raises(BoardError, match="identifier b'ET13', expected b'ET12'"):
+        build(board, tmp_path, pte[:4] + b"ET13" + pte[8:])
+    with pytest.raises(BoardError, match="malformed"):
+        build(board, tmp_path, pte[: len(pte) // 3])
     program.ops[0].params.shift = [63] * 5
-    image = build(board, tmp_path, pte_of(program))
-    with pytest.raises(BoardError, match=r"failed:\n(.|\n)*code=2 .*error="):
-        run(image, [random_inputs(program, 0)])
+    with pytest.raises(BoardError, match=r"the runtime refuses the payload: .*shift"):
+        build(board, tmp_path, pte_of(program))
 
 
 @pytest.mark.parametrize(
@@ -294,6 +298,27 @@ def test_place_of_a_dimension_of_size_one_does_not_matter(board: str, tmp_path: 
             board, tmp_path, make_pte([Plan([value, value], [0], [1], [call(0, 1)])], [payload])
         )
         np.testing.assert_array_equal(run(image, [[data]]).outputs[0][0], data)
+
+
+def test_cmake_alone(board: str, tmp_path: Path) -> None:
+    """The commands of docs/firmware.md, built for size."""
+    program = SAMPLES["linear"]()
+    pte = tmp_path / "model.pte"
+    pte.write_bytes(pte_of(program))
+    folder = tmp_path / "build"
+    repository = Path(__file__).resolve().parents[2]
+    options = [f"-DFQ_MODEL={pte}", "-DCMAKE_BUILD_TYPE=MinSizeRel"]
+    options += [f"-DPython3_EXECUTABLE={sys.executable}"]
+    options += [f"-DCMAKE_MAKE_PROGRAM={find_tool('ninja')}"]
+    cmake = find_tool("cmake")
+    run_tool([cmake, "-S", repository, "--preset", board, "-B", folder, *options])
+    run_tool([cmake, "--build", folder, "--target", "fq_runner"])
+    fast = build(board, tmp_path, pte_of(program))
+    elf = folder / "firmware" / "fq_runner.elf"
+    small = Image(board, elf, section_sizes(elf), fast.info)
+    assert small.code_bytes < fast.code_bytes
+    inputs = [random_inputs(program, 0)]
+    assert run(small, inputs).outputs[0][0].tobytes() == run(fast, inputs).outputs[0][0].tobytes()
 
 
 def test_no_heap_and_no_static_constructors(board: str, tmp_path: Path) -> None:
