@@ -61,6 +61,7 @@ class _Claims:
     def __init__(self, program: ExportedProgram, target: Target) -> None:
         self.gm = graph.unlifted(program)
         self.reasons: dict[str, Reason] = {}
+        self.calls = {n.name for n in program.graph.nodes if n.op == "call_function"}
         self.units: list[Node] = []
         fusion_reasons = fuse_graph(self.gm)
         for node in graph.calls(self.gm):
@@ -96,7 +97,8 @@ def _tags(claims: _Claims) -> dict[str, int]:
             for node in members:
                 if node in idle:
                     continue
-                names = graph.origins(node)
+                # Constants do not count: ExecuTorch gives each partition its own.
+                names = [name for name in graph.origins(node) if name in claims.calls]
                 if any(tags.get(name, index) != index for name in names):
                     conflicting.add(node)
                     continue

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One weight used by two partitions: each delegate gets its own copy, neither is refused."""
+
+from __future__ import annotations
+
+import torch
+from executorch.exir import to_edge
+from executorch.runtime import Runtime
+from torch import nn
+
+import fused_quant
+from fused_quant.lower import quantize
+
+
+class _Twice(nn.Module):
+    """One linear layer on both sides of an operator that stays outside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.linear(torch.sin(self.linear(x)))
+        return result
+
+
+def test_partition_shared_weight_does_not_split_claims() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 6)
+    graph = quantize(_Twice().eval(), (x,), [x], progress=False)
+    partitioner = fused_quant.FusedQuantPartitioner()
+    edge = to_edge(torch.export.export(graph, (x,))).to_backend(partitioner)
+    nodes = edge.exported_program().graph.nodes
+    calls = [node for node in nodes if "call_delegate" in str(node.target)]
+    assert len(calls) == 2
+    assert [refusal.operator for refusal in partitioner.refusals] == ["aten.sin.default"]
+    assert [node.name for node in nodes if node.op == "placeholder"] == ["x"]
+    fused_quant.load_runtime()
+    method = Runtime.get().load_program(edge.to_executorch().buffer).load_method("forward")
+    # sin is computed by another kernel than PyTorch's: one code of its input's grid at most.
+    difference = (method.execute([x])[0] - graph(x)).abs().max()
+    assert difference < 0.05
