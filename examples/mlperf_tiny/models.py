@@ -13,7 +13,8 @@ Checked once by hand against the int8 .tflite files of the same package, run wit
 2.3.0 on 120 of `inputs.test_inputs` each (photographs; recorded words): the float modules and the
 int8 files name the same class for 92.5 % (ResNet-8) and 99.2 % (DS-CNN) of all inputs, and for
 98.8 % and 100 % of those where the float module gives its class more than 0.6; probabilities differ
-by 0.013 and 0.003 on average.
+by 0.013 and 0.003 on average. Of this package's fused int8 programs and the int8 files the same is
+true for 90.8 % and 99.2 % of all, 98.7 % and 100 % of the confident ones.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import pathlib
 from typing import TYPE_CHECKING
 
 import pytest
+from executorch.exir._serialize._program import deserialize_pte_binary
 from tabulate import tabulate
 
 from examples import mlperf_tiny, pipeline
@@ -16,14 +17,17 @@ from tests.models import layerwise
 if TYPE_CHECKING:
     from tests.models.conftest import Lowered
 
-# Least signal-to-quantization-noise ratio of the scores against the float module, in decibels.
-# Measured: see the output of the test; the limits leave a few decibels.
+# Operators after fusion: activations, BatchNorm, padding and dropout are in their neighbours.
+LAYERS = {"digits": 9, "resnet8": 14, "ds_cnn": 11}
+
+# Least signal-to-quantization-noise ratio of the scores against the float module, in decibels: a
+# few below the measured 35, 32, 41, 33 and 36.
 LEAST_SQNR = {
-    "digits": 15.0,
-    "resnet8-trained": 15.0,
-    "resnet8-random": 15.0,
-    "ds_cnn-trained": 15.0,
-    "ds_cnn-random": 15.0,
+    "digits": 30.0,
+    "resnet8-trained": 28.0,
+    "resnet8-random": 35.0,
+    "ds_cnn-trained": 28.0,
+    "ds_cnn-random": 30.0,
 }
 
 
@@ -39,10 +43,12 @@ def test_one_delegate_call_and_nothing_else(lowered: Lowered) -> None:
 
 
 def test_weights_are_only_in_the_payload(lowered: Lowered) -> None:
-    """The program beside the payload is small: it keeps no float copy of a weight."""
+    """The program holds no constant beside the payload: no weight, no scale, in any type."""
+    program = deserialize_pte_binary(lowered.program.buffer).program
+    assert sum(len(buffer.storage) for buffer in program.constant_buffer) == 0
+    assert len(program.constant_segment.offsets) == 0
     size = len(lowered.program.buffer)
-    inside = len(payload.extract_payloads(lowered.program.buffer)[0])
-    assert size - inside < 4096
+    assert size - len(payload.extract_payloads(lowered.program.buffer)[0]) < 2048
 
 
 def test_host_runs_the_bits_of_the_fused_program(lowered: Lowered, tmp_path: pathlib.Path) -> None:
@@ -73,7 +79,7 @@ def test_every_layer_is_close_to_float(lowered: Lowered) -> None:
         for x in layers
     ]
     print(tabulate(rows, headers=("layer", "operator", "outputs", "equal", "within 1", "largest")))
-    assert len(layers) >= 10
+    assert len(layers) == LAYERS[lowered.name.partition("-")[0]]
     assert [x.name for x in layers if x.within_one < 0.99] == []
 
 
