@@ -9,7 +9,8 @@ readonly VENV_TOSA="$ROOT/.venv-tosa"
 readonly CONSTRAINTS="$ROOT/tools/constraints.txt"
 
 readonly PACKAGES_RUN=(g++ gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm)
-readonly PACKAGES_TEST=(clang-format-14 libgtest-dev)
+# alsa-utils: its recordings of a voice are inputs of a keyword spotting model (examples/mlperf_tiny).
+readonly PACKAGES_TEST=(alsa-utils clang-format-14 libgtest-dev)
 
 say() { printf '\n== %s\n' "$*"; }
 
