@@ -374,9 +374,9 @@ def test_no_change_of_a_valid_payload_does_harm(
     fuzzer: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     found = corpus()
-    totals = fuzz(fuzzer, tmp_path, "vary", found, seconds=60)[-1]
+    totals = fuzz(fuzzer, tmp_path, "vary", found, seconds=45)[-1]
     figures = dict(re.findall(r"(\w+) (\d+)", totals))
-    # Each byte: its truncation, 8 bit flips, about 5 byte, 3 half word and 4 word values.
+    # Each byte: its truncation, 8 bit flips, about 5 byte, 1.5 half word and 4 word values.
     assert int(figures["loads"]) > 15 * sum(map(len, found.values()))
     assert int(figures["executed"]) > 1000 * len(found)
     assert int(figures["invalid"]) > int(figures["accepted"])
