@@ -40,7 +40,7 @@ def test_wheel_holds_every_part(installation: Installation) -> None:
 def test_generated_schema_is_that_of_the_checkout(installation: Installation) -> None:
     code = "from fused_quant import schema_generated as s; print(*vars(s.OpCode))"
     printed = set(installation.python_code(code).split())
-    schema = (ROOT / "schema/fused_quant.fbs").read_text()
+    schema = re.sub("//.*", "", (ROOT / "schema/fused_quant.fbs").read_text())
     (body,) = re.findall(r"enum OpCode[^{]*\{([^}]*)\}", schema)
     assert set(re.findall(r"(\w+) =", body)) <= printed
 
