@@ -34,7 +34,7 @@ def _rows(table: str) -> dict[str, str]:
 def _noise(stderr: str) -> list[str]:
     """Lines of stderr that are neither a progress bar nor the time of a step."""
     lines = re.split(r"[\r\n]+", stderr)
-    known = re.compile(r"^\s*$|^\s*\d+\.\d s  |^\w[\w ]*:\s+\d+%\||^\w[\w ]*: 0\w+ \[")
+    known = re.compile(r"^\s*$|^\s*\d+\.\d s  |^\w[\w -]*:\s+\d+%\|")
     return [line for line in lines if not known.search(line)]
 
 
