@@ -57,7 +57,7 @@ def test_layouts_and_batches(
     """Batch 1, 2, 3 and both layouts: the bits of batch 1 in NCHW, in eager and on the host."""
     digits, model = trained_digits
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    model = copy.deepcopy(model).to(memory_format=layout)  # type: ignore[call-overload]
+    model = copy.deepcopy(model).to(memory_format=layout)
     images = torch.split(digits.test_images[:IMAGES], batch)
     inputs = [x.to(memory_format=layout) for x in images]
 
