@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import executorch.kernels.quantized  # noqa: F401  # out variants of what no delegate takes
 import torch
 from executorch.exir.backend.backend_details import ExportedProgram
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult

@@ -28,6 +28,7 @@ def normalize_edges(gm: GraphModule) -> None:
     while changed:
         copied = _copy_dequantize_per_use(gm)
         hoisted = _hoist_moves(gm)
+        _fold_moves_of_constants(gm)
         sunk = _sink_moves(gm)
         swapped = _sink_padding(gm)
         changed = copied or hoisted or sunk or swapped or _close_grid_islands(gm)
@@ -72,6 +73,22 @@ def _hoist_moves(gm: GraphModule) -> bool:
         gm.graph.erase_node(node)
         changed = True
     return changed
+
+
+def _fold_moves_of_constants(gm: GraphModule) -> None:
+    """A move of a constant becomes the moved constant, so that a weight stays one."""
+    for node in graph.calls(gm):
+        source = node.args[0] if node.args else None
+        value = graph.constant_of(gm, source)
+        if value is None or not _moves(node) or graph.bind(node).get("train", False):
+            continue
+        assert isinstance(source, Node)
+        moved = graph.op_of(node)(value, *node.args[1:], **node.kwargs).contiguous()
+        constant = graph.add_constant(gm, node, moved, "fused_quant_codes")
+        names = (*graph.origins(source), *graph.origins(node))
+        constant.meta[graph.ORIGIN] = tuple(dict.fromkeys(names))
+        node.replace_all_uses_with(constant)
+        gm.graph.erase_node(node)
 
 
 def _dequantize_rest(dequantize: Node, move: Node) -> tuple[Any, ...] | None:

@@ -124,12 +124,16 @@ class OpQuantizer:
         for name in self.others:
             if isinstance(bound.get(name), Node) and self.config.bias is not None:
                 inputs[bound[name]] = self.config.bias
-        follower = _fusable_activation(node) if self.fuses_activation else None
-        if follower is None:
-            _claim(node, self.name, inputs, self.config.output_activation)
-        else:
-            _claim(node, self.name, inputs, None)
-            _claim(follower, self.name, {}, self.config.output_activation)
+        chain = [node]
+        norm = _own_batch_norm(node) if self.weights else None
+        if norm is not None:
+            chain.append(norm)
+        follower = _fusable_activation(chain[-1]) if self.fuses_activation else None
+        if follower is not None:
+            chain.append(follower)
+        for member in chain:
+            output = self.config.output_activation if member is chain[-1] else None
+            _claim(member, self.name, inputs if member is node else {}, output)
 
     def _annotate_sharing(self, node: Node, source: Node) -> None:
         produced = source.meta.get(Q_ANNOTATION_KEY)
@@ -142,6 +146,17 @@ class OpQuantizer:
 def _is_own_padding(node: Node) -> bool:
     """A zero padding with one user that nobody has claimed."""
     return zero_padding(node) is not None and len(node.users) == 1 and not is_annotated(node)
+
+
+def _own_batch_norm(node: Node) -> Node | None:
+    """The batch normalization that is the only user of a node.
+
+    Only a graph to be trained has one; conversion folds it into the weighted operator.
+    """
+    users = list(node.users)
+    if len(users) != 1 or graph.op_of(users[0]) != torch.ops.aten.batch_norm.default:
+        return None
+    return None if is_annotated(users[0]) or users[0].args[0] is not node else users[0]
 
 
 def _fusable_activation(node: Node) -> Node | None:
