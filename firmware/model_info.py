@@ -19,7 +19,6 @@ from executorch.exir import schema as et
 from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.exir.scalar_type import ScalarType
 
-from fused_quant.native import PayloadError, memory_needs
 from fused_quant.payload import BACKEND_ID, deserialize
 
 _NUMPY_DTYPES = {
@@ -126,19 +125,13 @@ def read_model(pte: bytes, method: str = "forward") -> ModelInfo:
         raise ValueError(f"the delegate is {delegate.id!r}, expected {BACKEND_ID!r}")
     payload = program.backend_delegate_data[delegate.processed.index].data
     lowered = deserialize(payload)
-    try:
-        # Activations and scratch: how much of the latter depends on the kernels, which the loader
-        # knows. Boards run the scalar ones.
-        needs = memory_needs(payload, "scalar")
-    except PayloadError as error:
-        raise ValueError(f"the runtime refuses the payload: {error}") from error
     return ModelInfo(
         inputs=tuple(_tensor_info(plan.values[index]) for index in plan.inputs),
         outputs=tuple(_tensor_info(plan.values[index]) for index in plan.outputs),
         delegate_inputs=len(lowered.inputs),
         delegate_outputs=len(lowered.outputs),
         payload_bytes=len(payload),
-        arena_bytes=needs.arena_bytes,
+        arena_bytes=lowered.arena_bytes + lowered.scratch_bytes,  # boards run scalar kernels
         persistent_bytes=lowered.persistent_bytes,
     )
 

@@ -125,6 +125,7 @@ def totals(inspection: Inspection) -> dict[str, int]:
         "constant_bytes": inspection.header.constant_bytes,
         "arena_bytes": program.arena_bytes,
         "arena_lower_bound": memory_plan.report(program).lower_bound,
+        "scratch_bytes": program.scratch_bytes,
         "persistent_bytes": program.persistent_bytes,
         "macs": sum(op.macs for op in program.ops),
     }
@@ -287,7 +288,8 @@ def to_text(inspection: Inspection) -> str:
             f"payload {figures['payload_bytes']:,} bytes, of which constants "
             f"{figures['constant_bytes']:,}",
             f"arena {figures['arena_bytes']:,} bytes (lower bound "
-            f"{figures['arena_lower_bound']:,}), persistent at most "
+            f"{figures['arena_lower_bound']:,}), scratch {figures['scratch_bytes']:,}, "
+            f"persistent at most "
             f"{figures['persistent_bytes']:,}",
         ]
     )

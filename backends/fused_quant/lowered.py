@@ -85,11 +85,16 @@ class LoweredOp:
     params: Any
     name: str = ""
     macs: int = 0
+    scratch_bytes: int = 0  # of the scalar kernel, while the step runs; not kept in the payload
 
 
 @dataclasses.dataclass
 class LoweredProgram:
-    """Everything a payload holds. `inputs` and `outputs` are tensor indices in call order."""
+    """Everything a payload holds. `inputs` and `outputs` are tensor indices in call order.
+
+    A run with the scalar kernels needs `arena_bytes` + `scratch_bytes`, and `persistent_bytes` for
+    the plan; `memory_plan.plan_memory` sets all three.
+    """
 
     target: str
     tensors: list[LoweredTensor] = dataclasses.field(default_factory=list)
@@ -98,6 +103,7 @@ class LoweredProgram:
     outputs: list[int] = dataclasses.field(default_factory=list)
     arena_bytes: int = 0
     persistent_bytes: int = 0
+    scratch_bytes: int = 0
 
     def add_tensor(self, tensor: LoweredTensor) -> int:
         """Append a tensor; returns its index."""
@@ -128,6 +134,9 @@ class LoweredProgram:
         params: Any,
         name: str = "",
         macs: int = 0,
+        scratch_bytes: int = 0,
     ) -> None:
         """Append a step."""
-        self.ops.append(LoweredOp(opcode, tuple(inputs), tuple(outputs), params, name, macs))
+        self.ops.append(
+            LoweredOp(opcode, tuple(inputs), tuple(outputs), params, name, macs, scratch_bytes)
+        )

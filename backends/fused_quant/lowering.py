@@ -144,9 +144,13 @@ class Builder:
         outputs: Sequence[int],
         params: Any,
         macs: int = 0,
+        scratch_bytes: int = 0,
     ) -> None:
-        """Append a step named after the graph node."""
-        self.program.add_op(opcode, inputs, outputs, params, self._result.name, macs)
+        """Append a step named after the graph node.
+
+        scratch_bytes: what the scalar kernel asks for while it runs.
+        """
+        self.program.add_op(opcode, inputs, outputs, params, self._result.name, macs, scratch_bytes)
 
     def reshape(self, name: str) -> None:
         """Give the operand's bytes, in logical order, the shape of the result."""

@@ -241,7 +241,7 @@ def persistent_bytes(program: LoweredProgram) -> int:
 
 
 def plan_memory(program: LoweredProgram) -> None:
-    """Set the location of every arena tensor, `arena_bytes` and `persistent_bytes`.
+    """Set the location of every arena tensor, and the three sizes of the program.
 
     Raises ValueError for a malformed program (see `lifetimes`) or an arena of 4 GiB or more.
     """
@@ -257,6 +257,7 @@ def plan_memory(program: LoweredProgram) -> None:
             tensor.location = program.tensors[tensor.alias].location
     program.arena_bytes = arena
     program.persistent_bytes = persistent_bytes(program)
+    program.scratch_bytes = align(max((op.scratch_bytes for op in program.ops), default=0))
 
 
 def report(program: LoweredProgram) -> ArenaReport:
@@ -289,6 +290,7 @@ def format_plan(program: LoweredProgram) -> str:
     summary = (
         f"arena {figures.arena_bytes} bytes (lower bound {figures.lower_bound}, "
         f"+{figures.overhead:.1%}; without sharing {figures.unshared_bytes}); "
+        f"scratch {program.scratch_bytes} bytes; "
         f"persistent {program.persistent_bytes} bytes"
     )
     return f"{table}\n{summary}" if rows else summary

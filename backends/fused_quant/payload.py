@@ -181,6 +181,7 @@ def serialize(program: LoweredProgram) -> bytes:
     schema.PayloadAddConstants(builder, constants_vector)
     schema.PayloadAddArenaBytes(builder, int(program.arena_bytes))
     schema.PayloadAddPersistentBytes(builder, int(program.persistent_bytes))
+    schema.PayloadAddScratchBytes(builder, int(program.scratch_bytes))
     builder.Finish(schema.PayloadEnd(builder), file_identifier=IDENTIFIER)
     return bytes(builder.Output())
 
@@ -309,6 +310,7 @@ def deserialize(data: bytes) -> LoweredProgram:
             _list(root.outputs),
             root.arenaBytes,
             root.persistentBytes,
+            root.scratchBytes,
         )
     except (AttributeError, TypeError) as error:
         raise ValueError(f"malformed payload of {len(data)} bytes: {error}") from error

@@ -129,7 +129,7 @@ def test_table_shows_every_fact() -> None:
         assert fact in block, fact
     assert "2 operators, 1,512 MACs" in text
     assert "of which constants 96" in text
-    assert "arena 128 bytes (lower bound 128), persistent at most 1,024" in text
+    assert "arena 128 bytes (lower bound 128), scratch 0, persistent at most 1,024" in text
     assert "target generic" in lines[0]
     assert payload.producer() in lines[0]
 
@@ -177,6 +177,7 @@ def test_json(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Non
         "constant_bytes": 96,
         "arena_bytes": 128,
         "arena_lower_bound": 128,
+        "scratch_bytes": 0,
         "persistent_bytes": 1024,
         "macs": 1512,
     }

@@ -124,13 +124,13 @@ def _lower_avg(site: Site, builder: Builder) -> None:
     params.countIncludePad = site.attributes["count_include_pad"]
     params.divisorOverride = site.attributes["divisor_override"] or 0
     pooling.set_divisors(site, params, _divisors(site))
-    pooling.emit(site, builder, "avg_pool2d", params)
+    pooling.emit(site, builder, "avg_pool2d", params, accumulator_bytes=4)
 
 
 def _lower_adaptive(site: Site, builder: Builder) -> None:
     params = pooling.params(site, builder)
     pooling.set_divisors(site, params, _divisors(site))
-    pooling.emit(site, builder, "adaptive_avg_pool2d", params)
+    pooling.emit(site, builder, "adaptive_avg_pool2d", params, accumulator_bytes=4)
 
 
 register(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from fused_quant.lowering import Builder
 
 _aten = torch.ops.aten
+_ACCUMULATOR_BYTES = 4  # the depthwise kernel sums all channels of one position at a time
 _OPERANDS = (
     Operand("inp"),
     Operand("weight", Role.WEIGHT),
@@ -203,7 +204,8 @@ def _lower(site: Site, builder: Builder) -> None:
     ]
     macs = int(np.prod(site.out_shape)) * group_c * kernel_h * kernel_w
     opcode = "depthwise_conv2d" if depthwise else "conv2d"
-    builder.emit(opcode, inputs, [out], params, macs=macs)
+    scratch = _ACCUMULATOR_BYTES * out_c if depthwise else 0
+    builder.emit(opcode, inputs, [out], params, macs=macs, scratch_bytes=scratch)
 
 
 def _spec(overload: str, symmetric: bool) -> OpSpec:

@@ -88,6 +88,18 @@ def _supported(site: Site, target: Target) -> Reason | None:
     return check_rank(site, target) or _covers(site)
 
 
+def _inner_run(stored: list[int], axes: list[int]) -> int:
+    """Elements of the innermost run of kept dimensions: the kernel sums that many at a time."""
+    run = 1
+    for position in reversed(range(len(stored))):
+        if stored[position] == 1:
+            continue
+        if position in axes:
+            break
+        run *= stored[position]
+    return run
+
+
 def _lower(site: Site, builder: Builder) -> None:
     order = builder.order_of("inp")
     axes = _axes(site)
@@ -103,7 +115,10 @@ def _lower(site: Site, builder: Builder) -> None:
     params.outputZeroPoint = out.zero_point_value
     params.multiplier, params.shift = multiplier.multiplier, multiplier.shift
     params.clampMin, params.clampMax = out.quant_min, out.quant_max
-    builder.emit("mean", [builder.operand("inp", order)], [builder.result(out_order)], params)
+    inputs, outputs = [builder.operand("inp", order)], [builder.result(out_order)]
+    stored = [site.shapes["inp"][axis] for axis in order]
+    scratch = 4 * _inner_run(stored, params.axes)
+    builder.emit("mean", inputs, outputs, params, scratch_bytes=scratch)
 
 
 _NO_DTYPE = (None,)

@@ -100,7 +100,11 @@ def set_divisors(site: Site, filled: Any, divisors: Sequence[int]) -> None:
         filled.shift.append(multiplier.shift)
 
 
-def emit(site: Site, builder: Builder, opcode: str, filled: Any) -> None:
-    """Emit a channels-last pool."""
+def emit(
+    site: Site, builder: Builder, opcode: str, filled: Any, accumulator_bytes: int = 0
+) -> None:
+    """Emit a channels-last pool; accumulator_bytes: what the kernel keeps for each channel."""
     order = builder.CHANNELS_LAST
-    builder.emit(opcode, [builder.operand("inp", order)], [builder.result(order)], filled)
+    scratch = accumulator_bytes * site.shapes["inp"][1]
+    inputs, outputs = [builder.operand("inp", order)], [builder.result(order)]
+    builder.emit(opcode, inputs, outputs, filled, scratch_bytes=scratch)
