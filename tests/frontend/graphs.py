@@ -125,7 +125,7 @@ def run_natively(module: nn.Module, *inputs: Tensor) -> list[Tensor]:
         arrays.append(value.permute(order).contiguous().numpy())
     results = []
     for array, info in zip(plan.run(arrays), plan.outputs, strict=True):
-        order = list(info.dim_order or range(array.ndim))
-        inverse = [order.index(axis) for axis in range(array.ndim)]
+        stored = list(info.dim_order or range(array.ndim))
+        inverse = [stored.index(axis) for axis in range(array.ndim)]
         results.append(torch.from_numpy(array).permute(inverse).contiguous())
     return results

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from executorch.exir import to_edge
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -237,7 +238,7 @@ def test_dynamic_shape_is_refused() -> None:
     batch = torch.export.Dim("batch", min=2, max=16)
     program = torch.export.export(Graph(_views_of_rows), (ROW,), dynamic_shapes=(({0: batch},),))
     partitioner = fused_quant.FusedQuantPartitioner()
-    edge = routes.to_edge(program).to_backend(partitioner)
+    edge = to_edge(program).to_backend(partitioner)
     assert "executorch_call_delegate" not in routes.operators(edge)
     found = [r for r in partitioner.refusals if "relu" in r.operator]
     assert [r.reason.code for r in found] == ["shape"]

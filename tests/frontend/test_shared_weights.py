@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import torch
 from executorch.exir import to_edge
-from executorch.runtime import Runtime
 from torch import nn
 
 import fused_quant
 from fused_quant.lower import quantize
+from tests.e2e import routes
 
 
 class _Twice(nn.Module):
@@ -35,8 +35,6 @@ def test_partition_shared_weight_does_not_split_claims() -> None:
     assert len(calls) == 2
     assert [refusal.operator for refusal in partitioner.refusals] == ["aten.sin.default"]
     assert [node.name for node in nodes if node.op == "placeholder"] == ["x"]
-    fused_quant.load_runtime()
-    method = Runtime.get().load_program(edge.to_executorch().buffer).load_method("forward")
     # sin is computed by another kernel than PyTorch's: one code of its input's grid at most.
-    difference = (method.execute([x])[0] - graph(x)).abs().max()
+    difference = (routes.run(edge, (x,))[0] - graph(x)).abs().max()
     assert difference < 0.05
