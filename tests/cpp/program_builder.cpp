@@ -248,4 +248,35 @@ ProgramSpec every_kind() {
   return m.program;
 }
 
+ProgramSpec only(schema::OpCode opcode) {
+  const ProgramSpec all = every_kind();
+  ProgramSpec alone;
+  const auto take = [&](int32_t index, schema::Storage storage) {
+    TensorSpec t = all.tensors[static_cast<size_t>(index)];
+    const uint32_t at = static_cast<uint32_t>(alone.tensors.size());
+    t.alias = -1;
+    if (t.storage == schema::Storage_constant) {
+      alone.constants.push_back(all.constants[t.location]);
+      t.location = static_cast<uint32_t>(alone.constants.size() - 1);
+    } else {
+      std::vector<uint32_t>& ends = storage == schema::Storage_input ? alone.inputs : alone.outputs;
+      t.storage = storage;
+      t.location = static_cast<uint32_t>(ends.size());
+      ends.push_back(at);
+    }
+    alone.tensors.push_back(std::move(t));
+    return static_cast<int32_t>(at);
+  };
+  for (const OpSpec& op : all.ops) {
+    if (op.opcode != opcode) continue;
+    OpSpec copy = op;
+    for (int32_t& index : copy.inputs) {
+      if (index >= 0) index = take(index, schema::Storage_input);
+    }
+    for (int32_t& index : copy.outputs) index = take(index, schema::Storage_output);
+    alone.ops.push_back(std::move(copy));
+  }
+  return alone;
+}
+
 }  // namespace fused_quant::testing

@@ -94,6 +94,10 @@ struct ProgramSpec {
 // A program of one operator of each kind: float in and out, constants, a view, two outputs.
 ProgramSpec every_kind();
 
+// One operator of every_kind() alone: what it reads are inputs and constants, what it writes
+// outputs.
+ProgramSpec only(schema::OpCode opcode);
+
 // Elements of the input of every_kind().
 constexpr size_t kEveryInputFloats = 6 * 6 * 2;
 
