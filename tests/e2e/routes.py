@@ -56,7 +56,7 @@ def xnnpack_quantizer(per_channel: bool) -> XNNPACKQuantizer:
 
 def exported(module: torch.nn.Module, inputs: Inputs) -> GraphModule:
     """The module as quantizers see it."""
-    return torch.export.export(module.eval(), inputs).module()  # type: ignore[return-value]
+    return torch.export.export(module.eval(), inputs).module()
 
 
 def quantize_dequantize(
@@ -109,8 +109,10 @@ def _runtime() -> Runtime:
 
 def load(program: bytes, method: str = "forward") -> Any:
     """A loaded method of a .pte."""
-    loaded = _runtime().load_program(program).load_method(method)
+    holder = _runtime().load_program(program)
+    loaded = holder.load_method(method)
     assert loaded is not None
+    loaded.holder = holder  # owns the program's bytes, which the method reads in place
     return loaded
 
 

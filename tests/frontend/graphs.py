@@ -72,7 +72,7 @@ class Weights(nn.Module):
 
     def forward(self) -> Tensor:
         if self.grid is not None:
-            return self.grid.dequantize(self.codes)
+            return self.grid.dequantize(self.get_buffer("codes"))
         return _qd.dequantize_per_channel.default(
             self.codes, self.scales, self.zeros, self.axis, -127, 127, torch.int8
         )
@@ -94,7 +94,7 @@ class Graph(nn.Module):
 
 def exported(module: nn.Module, *inputs: Tensor) -> GraphModule:
     """The graph of a module, as `fuse` takes it."""
-    return torch.export.export(module.eval(), inputs).module()  # type: ignore[return-value]
+    return torch.export.export(module.eval(), inputs).module()
 
 
 def fused(module: nn.Module, *inputs: Tensor) -> GraphModule:
