@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
     get_symmetric_quantization_config,
 )
 from executorch.exir import EdgeProgramManager, to_edge, to_edge_transform_and_lower
-from executorch.runtime import Runtime
+from executorch.runtime import Program, Runtime
 from torch.fx import GraphModule
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from torchao.quantization.pt2e.quantizer import Quantizer
@@ -107,16 +108,25 @@ def _runtime() -> Runtime:
     return Runtime.get()
 
 
-def load(program: bytes, method: str = "forward") -> Any:
-    """A loaded method of a .pte."""
-    holder = _runtime().load_program(program)
-    loaded = holder.load_method(method)
-    assert loaded is not None
-    loaded.holder = holder  # owns the program's bytes, which the method reads in place
-    return loaded
+class Loaded:
+    """A method of a loaded program, with the program: it owns the bytes that the method reads."""
+
+    def __init__(self, program: Program, name: str) -> None:
+        method = program.load_method(name)
+        assert method is not None
+        self._program, self._method = program, method
+
+    def execute(self, inputs: Sequence[torch.Tensor]) -> Sequence[Any]:
+        """The method's outputs, valid until the next execution."""
+        return self._method.execute(inputs)
 
 
-def execute(method: Any, inputs: Inputs) -> list[torch.Tensor]:
+def load(program: bytes | Path, method: str = "forward") -> Loaded:
+    """A loaded method of a .pte, out of memory or a file."""
+    return Loaded(_runtime().load_program(program), method)
+
+
+def execute(method: Loaded, inputs: Inputs) -> list[torch.Tensor]:
     """The outputs of one execution, copied."""
     return [torch.as_tensor(value).clone() for value in method.execute(list(inputs))]
 

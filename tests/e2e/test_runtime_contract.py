@@ -67,7 +67,7 @@ def _model(name: str) -> _Model:
         return _Model(nn.Conv2d(2, 3, 2), (1, 2, 4, 5), channels_last=True)
     if name == "contiguous":
         return _Model(nn.Conv2d(2, 3, 2), (1, 2, 4, 5), channels_last=False)
-    return _Model(nn.Conv2d(2, 32, 3, padding=1), (1, 2, 48, 48), channels_last=False)
+    return _Model(nn.Conv2d(2, 32, 3, padding=1), (1, 2, 32, 32), channels_last=False)
 
 
 def test_repeat_two_programs_loaded_at_once() -> None:
@@ -79,14 +79,14 @@ def test_repeat_two_programs_loaded_at_once() -> None:
 
 
 def test_repeat_loaded_and_destroyed_100_times() -> None:
-    model = _model("branches")
-    before = None
+    """A loaded program has buffers of more than 100 KiB: keeping one in ten would show."""
+    model = _model("wide")
+    before = 0
     for round_ in range(100):
         routes.assert_same_bits(routes.execute(routes.load(model.pte), (model.x,)), model.expected)
         if round_ == 20:
             before = _resident_bytes()
-    assert before is not None
-    assert _resident_bytes() - before < 80 * len(model.pte) / 4
+    assert _resident_bytes() - before < 2**20
 
 
 def _resident_bytes() -> int:
@@ -95,10 +95,10 @@ def _resident_bytes() -> int:
 
 
 def test_repeat_executed_1000_times_in_flat_memory() -> None:
-    """The output alone has 288 KiB: keeping one run in a hundred would show."""
+    """The output alone has 128 KiB: keeping one run in fifty would show."""
     model = _model("wide")
     method = routes.load(model.pte)
-    assert model.expected[0].nbytes > 250_000
+    assert model.expected[0].nbytes > 100_000
     before = 0
     for round_ in range(1000):
         (got,) = method.execute([model.x])
