@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
+from torch.fx import Node
 
 from fused_quant import numerics
 from fused_quant.ops import pooling
@@ -26,6 +27,7 @@ from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
     Attributes,
+    Call,
     Fusion,
     Layout,
     Operand,
@@ -52,7 +54,14 @@ _parse_avg = parser(
         "divisor_override": lambda v: v,
     },
 )
-_parse_adaptive = parser({"inp": "self"}, {"output_size": lambda v: list(pair(v))})
+_read_adaptive = parser({"inp": "self"}, {"output_size": lambda v: list(pair(v))})
+
+
+def _parse_adaptive(node: Node) -> Call | Reason:
+    call = _read_adaptive(node)
+    if isinstance(call, Call) and call.attributes["output_size"] == [1, 1]:
+        return Reason("overload", "one window: a mean, as decomposition makes it")
+    return call
 
 
 def _aten_avg(tensors: Tensors, attributes: Attributes) -> torch.Tensor:

@@ -10,13 +10,22 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
+from torch.fx import Node
 
 from fused_quant import numerics
-from fused_quant.ops.common import check_int8_activations, check_rank, check_ratio, parser, tensor
+from fused_quant.ops.common import (
+    check_int8_activations,
+    check_rank,
+    check_ratio,
+    pair,
+    parser,
+    tensor,
+)
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
     Attributes,
+    Call,
     Fusion,
     Layout,
     Operand,
@@ -122,6 +131,19 @@ def _lower(site: Site, builder: Builder) -> None:
 
 
 _NO_DTYPE = (None,)
+_read_adaptive = parser({"inp": "self"}, {"output_size": lambda v: list(pair(v))})
+
+
+def _parse_adaptive(node: Node) -> Call | Reason:
+    """adaptive_avg_pool2d to one element: the same bits before and after decomposition."""
+    call = _read_adaptive(node)
+    if isinstance(call, Reason):
+        return call
+    if call.attributes["output_size"] != [1, 1]:
+        return Reason("overload", "several windows: a pool")
+    return Call(call.operands, {"dim": [-1, -2], "keepdim": True})
+
+
 register(
     OpSpec(
         name="mean",
@@ -132,7 +154,9 @@ register(
                 _aten.mean.dim: parser(
                     {"inp": "self"},
                     {"dim": lambda v: list(v or []), "keepdim": bool, "dtype": _NO_DTYPE},
-                )
+                ),
+                _aten.adaptive_avg_pool2d.default: _parse_adaptive,
+                _aten._adaptive_avg_pool2d.default: _parse_adaptive,
             },
             aten=_aten_mean,
             reference=_reference,
