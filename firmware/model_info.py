@@ -19,6 +19,7 @@ from executorch.exir import schema as et
 from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.exir.scalar_type import ScalarType
 
+from fused_quant.native import PayloadError, memory_needs
 from fused_quant.payload import BACKEND_ID, deserialize
 
 _NUMPY_DTYPES = {
@@ -125,6 +126,10 @@ def read_model(pte: bytes, method: str = "forward") -> ModelInfo:
         raise ValueError(f"the delegate is {delegate.id!r}, expected {BACKEND_ID!r}")
     payload = program.backend_delegate_data[delegate.processed.index].data
     lowered = deserialize(payload)
+    try:
+        memory_needs(payload)  # for its checks: better refused here than on the board
+    except PayloadError as error:
+        raise ValueError(f"the runtime refuses the payload: {error}") from error
     return ModelInfo(
         inputs=tuple(_tensor_info(plan.values[index]) for index in plan.inputs),
         outputs=tuple(_tensor_info(plan.values[index]) for index in plan.outputs),

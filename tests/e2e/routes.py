@@ -10,12 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.export.decomp_utils
-import torch.export.exported_program
-from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
-    XNNPACKQuantizer,
-    get_symmetric_quantization_config,
-)
 from executorch.exir import EdgeProgramManager, to_edge, to_edge_transform_and_lower
 from executorch.runtime import Program, Runtime
 from torch.fx import GraphModule
@@ -23,6 +17,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from torchao.quantization.pt2e.quantizer import Quantizer
 
 import fused_quant
+from tests.support import speedups
 
 Inputs = tuple[torch.Tensor, ...]
 
@@ -33,26 +28,7 @@ ROUTES = (TO_EDGE, TRANSFORM)
 _QUANTIZES = ("quantized_decomposed.quantize", "torchao.quantize_affine")
 
 
-def _remember_composite_operators() -> None:
-    """Let torch list its composite operators once, not twice for each of hundreds of programs.
-
-    The list takes 0.3 s, most of the time of lowering a tiny model, and no test adds an operator.
-    """
-    name = "_collect_all_valid_cia_ops"
-    modules = (torch.export.decomp_utils, torch.export.exported_program)
-    if all(hasattr(module, name) for module in modules):
-        remembered = functools.cache(getattr(modules[0], name))
-        for module in modules:
-            setattr(module, name, remembered)
-
-
-_remember_composite_operators()
-
-
-def xnnpack_quantizer(per_channel: bool) -> XNNPACKQuantizer:
-    """ExecuTorch's own quantizer, for graphs that are not ours."""
-    config = get_symmetric_quantization_config(is_per_channel=per_channel)
-    return XNNPACKQuantizer().set_global(config)
+speedups.install()
 
 
 def exported(module: torch.nn.Module, inputs: Inputs) -> GraphModule:

@@ -18,6 +18,7 @@ from torch.fx import GraphModule
 import fused_quant
 from tests.e2e import routes
 from tests.e2e.op_matrix import CASES, Case
+from tests.support.foreign import xnnpack_quantizer
 
 torch.set_num_threads(1)
 
@@ -31,9 +32,7 @@ def _raw(case: Case) -> GraphModule:
 
 def _xnnpack(case: Case, per_channel: bool) -> GraphModule:
     calibration = [case.inputs(seed) for seed in range(3)]
-    return routes.quantize_dequantize(
-        case.module(), calibration, routes.xnnpack_quantizer(per_channel)
-    )
+    return routes.quantize_dequantize(case.module(), calibration, xnnpack_quantizer(per_channel))
 
 
 def _check_ours(case: Case, raw: GraphModule, graph: GraphModule, route: str) -> None:

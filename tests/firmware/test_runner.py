@@ -256,7 +256,8 @@ def test_bad_files_are_refused_before_building(board: str, tmp_path: Path) -> No
         build(board, tmp_path, pte[:4] + b"ET13" + pte[8:])
     with pytest.raises(BoardError, match="malformed"):
         build(board, tmp_path, pte[: len(pte) // 3])
-    program.ops[0].params.shift = [63] * 5
+    linear = next(op for op in program.ops if op.opcode == "linear")
+    linear.params.shift = [63] * len(linear.params.shift)
     with pytest.raises(BoardError, match=r"the runtime refuses the payload: .*shift"):
         build(board, tmp_path, pte_of(program))
 

@@ -17,6 +17,7 @@ from torchao.quantization.pt2e.quantizer import Quantizer
 import fused_quant
 from tests.e2e import routes
 from tests.frontend.graphs import Graph, Grid, exported, run_natively, targets
+from tests.support.foreign import xnnpack_quantizer
 
 torch.set_num_threads(1)
 
@@ -96,7 +97,7 @@ OTHERS: dict[str, tuple[Made, tuple[Tensor, ...]]] = {
 
 
 def _quantizer(ours: bool) -> Quantizer:
-    return fused_quant.default_quantizer() if ours else routes.xnnpack_quantizer(True)
+    return fused_quant.default_quantizer() if ours else xnnpack_quantizer(True)
 
 
 @pytest.mark.parametrize("name", OTHERS)

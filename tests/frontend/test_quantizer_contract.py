@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
-    XNNPACKQuantizer,
-    get_symmetric_quantization_config,
-)
 from torch import Tensor, nn
 from torch.fx import GraphModule, Node
 from torch.nn import functional
@@ -27,6 +23,7 @@ from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
 import fused_quant
 from fused_quant.quantizer import OpQuantizer, default_config
 from tests.frontend.graphs import Graph, exported, targets
+from tests.support.foreign import xnnpack_quantizer
 
 torch.set_num_threads(1)
 _aten = torch.ops.aten
@@ -237,14 +234,12 @@ def _ours_for_linear() -> fused_quant.FusedQuantQuantizer:
     )
 
 
-def _theirs() -> XNNPACKQuantizer:
-    return XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
-
-
 @pytest.mark.parametrize("ours_first", [True, False])
 def test_composes_with_the_stock_quantizer(ours_first: bool) -> None:
     ours = fused_quant.default_quantizer() if not ours_first else _ours_for_linear()
-    members: Sequence[Quantizer] = (ours, _theirs()) if ours_first else (_theirs(), ours)
+    members: Sequence[Quantizer] = (
+        (ours, xnnpack_quantizer()) if ours_first else (xnnpack_quantizer(), ours)
+    )
     quantizer = ComposableQuantizer(list(members))
     converted = _converted(quantizer, _ConvLinear(), IMAGE)
     fused = ours.fuse(converted)
@@ -258,7 +253,7 @@ def test_composes_with_the_stock_quantizer(ours_first: bool) -> None:
 @pytest.mark.parametrize("ours_first", [True, False])
 def test_skips_what_another_quantizer_annotated(ours_first: bool) -> None:
     gm = exported(_ConvLinear(), IMAGE)
-    ours, theirs = fused_quant.default_quantizer(), _theirs()
+    ours, theirs = fused_quant.default_quantizer(), xnnpack_quantizer()
     for quantizer in (ours, theirs) if ours_first else (theirs, ours):
         quantizer.annotate(gm)
     owned = [

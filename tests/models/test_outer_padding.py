@@ -9,10 +9,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
-    XNNPACKQuantizer,
-    get_symmetric_quantization_config,
-)
 from torch import nn
 from torch.nn import functional
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -21,6 +17,7 @@ from torchao.quantization.pt2e.quantizer import Quantizer
 import fused_quant
 from examples import pipeline
 from tests.models import layerwise
+from tests.support.foreign import xnnpack_quantizer
 
 
 class _Padded(nn.Module):
@@ -42,10 +39,6 @@ class _Padded(nn.Module):
         return y
 
 
-def _xnnpack() -> Quantizer:
-    return XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
-
-
 def _quantized(model: nn.Module, quantizer: Quantizer) -> torch.fx.GraphModule:
     inputs = [torch.randn(1, 3, 8, 10) for _ in range(8)]
     prepared = prepare_pt2e(torch.export.export(model, (inputs[0],)).module(), quantizer)
@@ -56,7 +49,7 @@ def _quantized(model: nn.Module, quantizer: Quantizer) -> torch.fx.GraphModule:
 
 
 @pytest.mark.parametrize("amounts", [(0, 1, 0, 1), (1, 0, 2, 0), (1, 1, 1, 1), (0, 2)])
-@pytest.mark.parametrize("quantizer", [fused_quant.default_quantizer, _xnnpack])
+@pytest.mark.parametrize("quantizer", [fused_quant.default_quantizer, xnnpack_quantizer])
 def test_zero_padding_joins_the_convolution(
     amounts: tuple[int, ...], quantizer: Callable[[], Quantizer], tmp_path: pathlib.Path
 ) -> None:
