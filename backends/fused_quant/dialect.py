@@ -8,6 +8,7 @@ A block whose scale and zero point are None marks a float edge.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from torch.fx import GraphModule, Node
 
 from fused_quant import graph
 from fused_quant.ops.spec import Fusion, OpSpec, Site
-from fused_quant.qparams import BLOCK_FIELDS, QParams
+from fused_quant.qparams import BLOCK_FIELDS, BYTE_OFFSET, QParams, to_signed, to_unsigned
 
 NAMESPACE = "fused_quant"
 _UPSTREAM = "executorch.backends.fused_quant"
@@ -135,6 +136,33 @@ def eager_site(spec: OpSpec, bound: dict[str, Any], out_shape: tuple[int, ...]) 
     )
 
 
+def rebased(site: Site) -> Site:
+    """The site with int8 codes instead of uint8 ones: codes and zero points less by 128.
+
+    The integer contract is written for int8; both sites name the same reals.
+    """
+    bytes_ = [
+        name
+        for name, dtype in site.dtypes.items()
+        if dtype == torch.uint8 and site.qparams[name] is not None
+    ]
+    out = site.out
+    if out is not None and out.dtype == torch.uint8:
+        out = out.shifted(-BYTE_OFFSET, torch.int8)
+    elif not bytes_:
+        return site
+    blocks = {name: site.block(name) for name in bytes_}
+    shifted = {name: b.shifted(-BYTE_OFFSET, b.dtype) for name, b in blocks.items()}
+    codes = {name: to_signed(site.constants[name]) for name in bytes_ if name in site.constants}
+    return dataclasses.replace(
+        site,
+        dtypes={**site.dtypes, **dict.fromkeys(bytes_, torch.int8)},
+        qparams={**site.qparams, **shifted},
+        constants={**site.constants, **codes},
+        out=out,
+    )
+
+
 def is_fully_quantized(site: Site) -> bool:
     """True if the output and every operand that is present have parameters."""
     return site.out is not None and all(site.qparams[name] is not None for name in site.shapes)
@@ -149,9 +177,12 @@ def reference(spec: OpSpec, *args: Any, **kwargs: Any) -> Any:
     fusion = _fusion(spec)
     bound = _bind_call(spec, args, kwargs)
     site = eager_site(spec, bound, ())
-    if is_fully_quantized(site) and fusion.covers(site) is None:
-        tensors = {o.name: bound[o.name] for o in fusion.operands}
-        result = fusion.reference(site, tensors)
+    signed = rebased(site)
+    if is_fully_quantized(site) and fusion.covers(signed) is None:
+        absent = {o.name: None for o in fusion.operands}
+        result = fusion.reference(signed, {**absent, **signed.constants})
+        if signed is not site and site.result.dtype == torch.uint8:
+            result = to_unsigned(result)
     else:
         blocks, attributes = parse_arguments(spec, bound)
         result = fusion.aten(_dequantized(spec, bound, blocks), attributes)

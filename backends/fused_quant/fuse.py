@@ -207,8 +207,8 @@ def _fold(gm: GraphModule, node: Node, match: _Match) -> None:
     first = match.quantizes[0]
     arguments: list[Any] = [match.codes[o.name] for o in fusion.operands]
     for operand in fusion.operands:
-        arguments += _block_arguments(gm, first, match.blocks[operand.name])
-    arguments += _block_arguments(gm, first, match.out)
+        arguments += block_arguments(gm, first, match.blocks[operand.name])
+    arguments += block_arguments(gm, first, match.out)
     arguments += _attribute_values(match)
     like = _sources(match)
     target = fusion_target(match.spec)
@@ -247,7 +247,8 @@ def _attribute_values(match: _Match) -> list[Any]:
     return [match.call.attributes[name] for name in names] if match.call.attributes else []
 
 
-def _block_arguments(gm: GraphModule, before: Node, params: QParams | None) -> list[Any]:
+def block_arguments(gm: GraphModule, before: Node, params: QParams | None) -> list[Any]:
+    """The five fields of a block, as arguments of a call node inserted at `before`."""
     if params is None:
         return [None, None, torch.float32, 0, 0]
     scale = graph.add_constant(gm, before, params.scale, "fused_quant_scale")
@@ -273,8 +274,8 @@ def _requantize_pairs(gm: GraphModule) -> None:
             gm.graph.erase_node(node)
             continue
         arguments: list[Any] = [codes]
-        arguments += _block_arguments(gm, node, before)
-        arguments += _block_arguments(gm, node, after)
+        arguments += block_arguments(gm, node, before)
+        arguments += block_arguments(gm, node, after)
         target = fusion_target(REQUANTIZE)
         fused = graph.call(gm, node, target, tuple(arguments), (source, node))
         node.replace_all_uses_with(fused)

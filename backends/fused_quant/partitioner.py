@@ -24,6 +24,7 @@ from fused_quant.lowering import site_of
 from fused_quant.ops import registry
 from fused_quant.preprocess import FusedQuantBackend, compile_specs
 from fused_quant.reasons import Reason
+from fused_quant.rebase import rebase
 from fused_quant.target import Target, resolve_target
 
 _BOUNDARY = (graph.QUANTIZE, graph.DEQUANTIZE)
@@ -65,6 +66,7 @@ class _Claims:
         self.calls = {n.name for n in program.graph.nodes if n.op == "call_function"}
         self.units: list[Node] = []
         fusion_reasons = fuse_graph(self.gm)
+        rebase(self.gm)
         for node in graph.calls(self.gm):
             if graph.op_of(node) is graph.GETITEM:
                 continue

@@ -16,6 +16,7 @@ from fused_quant import graph, memory_plan, payload
 from fused_quant.fuse import fuse_graph
 from fused_quant.lowered import LoweredProgram
 from fused_quant.lowering import lower_graph
+from fused_quant.rebase import rebase
 from fused_quant.target import Target, resolve_target
 
 TARGET_SPEC = "target"
@@ -38,6 +39,7 @@ def lower_program(program: ExportedProgram, target: Target) -> LoweredProgram:
     """Fuse, lay out, lower and place a region; every node of it must be supported."""
     gm = graph.unlifted(program)
     fuse_graph(gm)
+    rebase(gm)
     lowered = lower_graph(gm, target.name)
     memory_plan.plan_memory(lowered)
     return lowered

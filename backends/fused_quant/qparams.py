@@ -17,6 +17,7 @@ import torch
 from fused_quant import numerics
 from fused_quant.reasons import Reason
 
+BYTE_OFFSET = 128
 BLOCK_FIELDS = ("scale", "zero_point", "dtype", "quant_min", "quant_max")
 
 
@@ -114,6 +115,12 @@ class QParams:
             and bool(torch.equal(self.zero_point.long(), other.zero_point.long()))
         )
 
+    def shifted(self, by: int, dtype: torch.dtype) -> QParams:
+        """The same reals for codes that are larger by `by`, in another dtype."""
+        return QParams(
+            self.scale, self.zero_point + by, dtype, self.quant_min + by, self.quant_max + by
+        )
+
     def _expanded(self, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Scale and zero point repeated to the shape of `tensor`."""
         scale, zero_point = self.scale, self.zero_point
@@ -158,3 +165,13 @@ class QParams:
                     "finite, > 0, normal, representable in float32",
                 )
         return None
+
+
+def to_signed(codes: torch.Tensor) -> torch.Tensor:
+    """Uint8 codes as int8 codes: code and zero point less by 128 name the same reals."""
+    return (codes.to(torch.int16) - BYTE_OFFSET).to(torch.int8)
+
+
+def to_unsigned(codes: torch.Tensor) -> torch.Tensor:
+    """Int8 codes as uint8 codes of the same reals."""
+    return (codes.to(torch.int16) + BYTE_OFFSET).to(torch.uint8)

@@ -13,6 +13,11 @@ GRID: list[dict[str, Any]] = [
     *({"shape": (size,)} for size in SIZES),
     *({"shape": (2, size), "same": True} for size in SIZES),
     *(
+        {"shape": (256,), "x": EVERY_CODE, "dtype": dtype, "unsigned": unsigned, "zx": zx}
+        for dtype, unsigned in (("u8", ("out",)), ("u8", ("x", "out")), ("s8", ("x",)))
+        for zx in ZERO_POINTS
+    ),
+    *(
         {"shape": (256,), "x": EVERY_CODE, "zx": zx, "zo": zo, "ratio": ratio}
         for zx in ZERO_POINTS
         for zo in ZERO_POINTS

@@ -7,6 +7,8 @@ s_b, s_out, sign, ratio or style (requantize), bounds, x / a and b as given code
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -52,7 +54,10 @@ def build_add(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Bui
 
 
 def build_requantize(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
-    """Codes in one quantization to codes in another; ratio 1 and equal zero points are a clamp."""
+    """Codes in one quantization to codes in another; ratio 1 and equal zero points are a clamp.
+
+    unsigned: which of "x" and "out" are uint8, with code and zero point larger by 128.
+    """
     x = quant.codes_of(rng, p, "x", p["shape"])
     zx = quant.zero_point(rng, p, "zx")
     zo = zx if p.get("same") else quant.zero_point(rng, p, "zo")
@@ -69,6 +74,23 @@ def build_requantize(opcode: str, p: quant.Parameters, rng: np.random.Generator)
         clampMin=lo,
         clampMax=hi,
     )
+    unsigned = p.get("unsigned", ())
+    if unsigned:
+        return _unsigned_requantize(opcode, x, params, expected, unsigned)
     tosa = {"kind": "requantize", "x": x, "zx": zx, "zo": zo, "lo": lo, "hi": hi}
     tosa |= {"multiplier": [m.multiplier], "shift": [m.shift]}
     return Built(opcode, [x], [], params, expected, tosa)
+
+
+def _unsigned_requantize(
+    opcode: str, x: quant.Codes, params: Any, expected: Any, unsigned: tuple[str, ...]
+) -> Built:
+    inputs, result = x, expected
+    if "x" in unsigned:
+        inputs = (x.astype(np.int16) + 128).astype(np.uint8)
+        params.inputZeroPoint = [params.inputZeroPoint[0] + 128]
+    if "out" in unsigned:
+        result = (expected.astype(np.int16) + 128).astype(np.uint8)
+        params.outputZeroPoint += 128
+        params.clampMin, params.clampMax = params.clampMin + 128, params.clampMax + 128
+    return Built(opcode, [inputs], [], params, result)

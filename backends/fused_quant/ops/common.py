@@ -85,31 +85,36 @@ def check_scales(site: Site, operands: Sequence[str]) -> Reason | None:
     return site.result.check(f"{site.name}.out")
 
 
-def check_int8_activations(site: Site, operands: Sequence[str]) -> Reason | None:
-    """A reason unless the named operands and the output are per-tensor int8 with legal scales."""
+def check_int8_activations(
+    site: Site, operands: Sequence[str], unsigned: bool = False
+) -> Reason | None:
+    """A reason unless the named operands and the output are per-tensor int8 with legal scales.
+
+    unsigned: uint8 is legal too.
+    """
     for name in operands:
         block = site.qparams[name]
         if block is None:
             return Reason("float_edge", f"{name} is not quantized", "float", "int8 per tensor")
-        reason = _check_int8(name, site.dtypes[name], block)
+        reason = _check_int8(name, site.dtypes[name], block, unsigned)
         if reason is not None:
             return reason
     if site.out is None:
         return Reason("float_edge", "the output is not quantized", "float", "int8 per tensor")
-    return _check_int8("out", site.out.dtype, site.out) or check_scales(site, operands)
+    return _check_int8("out", site.out.dtype, site.out, unsigned) or check_scales(site, operands)
 
 
-def _check_int8(name: str, dtype: torch.dtype, block: QParams) -> Reason | None:
-    if dtype != torch.int8:
+def _check_int8(name: str, dtype: torch.dtype, block: QParams, unsigned: bool) -> Reason | None:
+    if dtype != torch.int8 and not (unsigned and dtype == torch.uint8):
         return Reason("dtype", f"{name} dtype", str(dtype), "torch.int8")
     if not block.is_per_tensor:
         return Reason("granularity", f"{name} scale", f"{block.scale.numel()} scales", "per tensor")
-    low, high = INT8_BOUNDS
+    low, high = (0, 255) if dtype == torch.uint8 else INT8_BOUNDS
     if not low <= block.zero_point_value <= high:
-        return Reason("zero_point", f"{name} zero point", str(block.zero_point_value), "int8")
+        return Reason("zero_point", f"{name} zero point", str(block.zero_point_value), str(dtype))
     if not low <= block.quant_min <= block.quant_max <= high:
         got = f"[{block.quant_min}, {block.quant_max}]"
-        return Reason("range", f"{name} quant_min, quant_max", got, "within [-128, 127]")
+        return Reason("range", f"{name} quant_min, quant_max", got, f"within [{low}, {high}]")
     return None
 
 

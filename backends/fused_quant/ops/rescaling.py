@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 def covers(site: Site) -> Reason | None:
     """A reason why the integer contract does not define this rescaling."""
-    return check_int8_activations(site, ["inp"]) or check_ratio(_ratio(site), "input to output")
+    reason = check_int8_activations(site, ["inp"], unsigned=True)
+    return reason or check_ratio(_ratio(site), "input to output")
 
 
 def supported_with(

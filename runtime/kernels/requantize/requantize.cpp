@@ -6,6 +6,27 @@
 #include "op_check.h"
 
 namespace fused_quant {
+namespace {
+
+bool is_byte(const TensorView& view) {
+  return view.dtype == schema::DType_s8 || view.dtype == schema::DType_u8;
+}
+
+template <typename X, typename Y>
+void requantize_all(const Step& step) {
+  const auto& p = step.params<RequantizeParams>();
+  const X* x = step.input<X>(0);
+  Y* y = step.output<Y>(0);
+  for (uint32_t i = 0; i < p.count; ++i) {
+    // 255 * (2^31 - 1) >> 2 is below 2^38, so the sum cannot overflow int64.
+    const int64_t term = rescale(x[i] - p.input_zero_point, p.multiplier, p.shift);
+    const int64_t value = p.output_zero_point + p.sign * term;
+    y[i] = static_cast<Y>(value < p.clamp_min ? p.clamp_min
+                                              : (value > p.clamp_max ? p.clamp_max : value));
+  }
+}
+
+}  // namespace
 
 Status prepare_requantize(const OpContext& context, void* params, Prepared* prepared) {
   FQ_RETURN_IF_ERROR(check_operand_counts(context, 1, 1, 1));
@@ -13,8 +34,8 @@ Status prepare_requantize(const OpContext& context, void* params, Prepared* prep
   if (given == nullptr) return context.invalid("requantize without ElementwiseParams");
   const TensorView x = context.input(0);
   const TensorView y = context.output(0);
-  FQ_RETURN_IF_ERROR(check_dtype(context, x, schema::DType_s8, "input dtype"));
-  FQ_RETURN_IF_ERROR(check_dtype(context, y, schema::DType_s8, "output dtype"));
+  if (!is_byte(x)) return context.invalid("input dtype", x.dtype, schema::DType_s8);
+  if (!is_byte(y)) return context.invalid("output dtype", y.dtype, schema::DType_s8);
   if (x.count() != y.count()) {
     return context.invalid("number of output elements", y.count(), x.count());
   }
@@ -30,6 +51,7 @@ Status prepare_requantize(const OpContext& context, void* params, Prepared* prep
   }
   auto* p = new_params<RequantizeParams>(params, prepared);
   p->count = x.count();
+  p->input_is_unsigned = x.dtype == schema::DType_u8;
   p->input_zero_point = given->input_zero_point()->Get(0);
   p->multiplier = given->multiplier()->Get(0);
   p->shift = given->shift()->Get(0);
@@ -41,15 +63,18 @@ Status prepare_requantize(const OpContext& context, void* params, Prepared* prep
 }
 
 void requantize_s8_scalar(const Step& step) {
-  const auto& p = step.params<RequantizeParams>();
-  const int8_t* x = step.input<int8_t>(0);
-  int8_t* y = step.output<int8_t>(0);
-  for (uint32_t i = 0; i < p.count; ++i) {
-    // 255 * (2^31 - 1) >> 2 is below 2^38, so the sum cannot overflow int64.
-    const int64_t term = rescale(x[i] - p.input_zero_point, p.multiplier, p.shift);
-    const int64_t value = p.output_zero_point + p.sign * term;
-    y[i] = static_cast<int8_t>(value < p.clamp_min ? p.clamp_min
-                                                   : (value > p.clamp_max ? p.clamp_max : value));
+  if (step.params<RequantizeParams>().input_is_unsigned) {
+    requantize_all<uint8_t, int8_t>(step);
+  } else {
+    requantize_all<int8_t, int8_t>(step);
+  }
+}
+
+void requantize_u8_scalar(const Step& step) {
+  if (step.params<RequantizeParams>().input_is_unsigned) {
+    requantize_all<uint8_t, uint8_t>(step);
+  } else {
+    requantize_all<int8_t, uint8_t>(step);
   }
 }
 
