@@ -21,6 +21,8 @@ from fused_quant.qparams import BLOCK_FIELDS, BYTE_OFFSET, QParams, to_signed
 _UNSIGNED = QParams.per_tensor(1.0, BYTE_OFFSET, torch.uint8, 0, 255)
 _SIGNED = QParams.per_tensor(1.0, 0, torch.int8, -128, 127)
 
+_BOUNDARY_ARGUMENTS = ("input", "scale", "zero_point", "quant_min", "quant_max", "dtype")
+
 
 def rebase(gm: GraphModule) -> None:
     """Rewrite a fused graph in place; its inputs and outputs keep their dtypes."""
@@ -79,15 +81,17 @@ class _Rebase:
             self.signed.add(node)
 
     def _boundary(self, node: Node) -> None:
-        source, scale, zero_point, low, high, dtype = graph.bind(node).values()
-        if dtype != torch.uint8:
+        bound = graph.bind(node)
+        if bound["dtype"] != torch.uint8:
             return
         if graph.op_of(node) == graph.DEQUANTIZE:
-            source = self._signed(source, node)
+            bound["input"] = self._signed(bound["input"], node)
         else:
             self.signed.add(node)
-        shifted = (zero_point - BYTE_OFFSET, low - BYTE_OFFSET, high - BYTE_OFFSET)
-        node.args, node.kwargs = (source, scale, *shifted, torch.int8), {}
+        for field in ("zero_point", "quant_min", "quant_max"):
+            bound[field] -= BYTE_OFFSET
+        bound["dtype"] = torch.int8
+        node.args = tuple(bound[field] for field in _BOUNDARY_ARGUMENTS)
         graph.refresh_val(node)
 
     def _fused(self, node: Node, fusion: Fusion) -> None:
