@@ -30,12 +30,16 @@ class QuantizedBias:
 
 
 def quantize_bias(
-    gm: GraphModule, node: Node, weight: Node | None, blocks: dict[str, QParams | None]
+    gm: GraphModule,
+    node: Node,
+    weight: Node | None,
+    blocks: dict[str, QParams | None],
+    axis: int = 0,
 ) -> QuantizedBias | Reason:
-    """Quantize the constant float bias `node` of an operator with weight codes `weight` [out_c, …].
+    """Quantize the constant float bias `node` of an operator with weight codes `weight`.
 
-    Rounds half to even in float64. Returns a reason when bias or weight are not constants or the
-    other operands are not quantized.
+    axis: the weight's dimension of output channels. Rounds half to even in float64. Returns a
+    reason when bias or weight are not constants or the other operands are not quantized.
     """
     value, x, w = graph.constant_of(gm, node), blocks.get("inp"), blocks.get("weight")
     if value is None:
@@ -46,7 +50,7 @@ def quantize_bias(
         return Reason("granularity", "weight scale", str(tuple(w.scale.shape)), "per channel")
     if x.check("input") or w.check("weight") or not bool(torch.isfinite(value).all()):
         return Reason("scale", "bias or scales", "not finite or not > 0", "finite scales and bias")
-    widened = _widened_weight(gm, weight, w, value, x.scale_value)
+    widened = _widened_weight(gm, weight, w, value, x.scale_value, axis)
     if isinstance(widened, Reason):
         return widened
     params = w if widened is None else widened[1]
@@ -68,7 +72,12 @@ def _bias_params(s_x: float, weight: QParams) -> QParams:
 
 
 def _widened_weight(
-    gm: GraphModule, weight: Node, params: QParams, bias: torch.Tensor, s_x: float
+    gm: GraphModule,
+    weight: Node,
+    params: QParams,
+    bias: torch.Tensor,
+    s_x: float,
+    axis: int,
 ) -> tuple[Node, QParams] | Reason | None:
     """New codes and scales if some bias would need more than 2^30 steps; None if all fit."""
     steps = bias.double().abs() / (s_x * params.scale.double().reshape(-1))
@@ -77,8 +86,11 @@ def _widened_weight(
     codes = graph.constant_of(gm, weight)
     if codes is None:
         return Reason("constant", f"weight {weight.name}", "computed", "a constant")
-    shape = [codes.shape[0]] + [1] * (codes.dim() - 1)
-    old = params.scale.double().reshape(-1).expand(codes.shape[0])
+    if codes.shape[axis] != bias.numel():  # groups of a transposed convolution share scales
+        return Reason("overflow", "bias beyond int32", "grouped transposed", "one group")
+    shape = [1] * codes.dim()
+    shape[axis] = codes.shape[axis]
+    old = params.scale.double().reshape(-1).expand(codes.shape[axis])
     needed = bias.double().abs() / (s_x * _LARGEST_BIAS)
     infinity = torch.tensor(torch.inf, dtype=torch.float32)
     rounded_up = torch.nextafter(needed.to(torch.float32), infinity).double()

@@ -3,7 +3,9 @@
 
 Argument order: tensor operands; one block of five (`<operand>_scale`, `_zero_point`, `_dtype`,
 `_quant_min`, `_quant_max`) per operand; the `out` block; the ATen operator's other arguments.
-A block whose scale and zero point are None marks a float edge.
+A block whose scale and zero point are None marks a float edge. An operand that is a list of tensors
+has a block of lists. Tensors that are never quantized (indices, the affine parameters of a
+normalization) come last, among the ATen operator's other arguments.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from torch._prims_common import suggest_memory_format
 from torch.fx import GraphModule, Node
 
 from fused_quant import graph
-from fused_quant.ops.spec import Fusion, OpSpec, Site
+from fused_quant.ops.spec import Fusion, Operand, OpSpec, Site
 from fused_quant.qparams import BLOCK_FIELDS, BYTE_OFFSET, QParams, to_signed, to_unsigned
 
 NAMESPACE = "fused_quant"
@@ -45,20 +47,25 @@ def _fusion(spec: OpSpec) -> Fusion:
     return spec.fusion
 
 
+def _field(name: str, type_text: str, operand: Operand | None) -> str:
+    return f"{type_text}{'[]' if operand is not None and operand.many else ''} {name}"
+
+
 def schema_of(spec: OpSpec) -> str:
     """The schema text of a fused operator, built from its operands and attributes."""
     fusion = _fusion(spec)
-    tensors = [f"Tensor{'?' if o.optional else ''} {o.name}" for o in fusion.operands]
+    tensors = [_field(o.name, f"Tensor{'?' if o.optional else ''}", o) for o in fusion.operands]
     blocks = []
-    for name in [o.name for o in fusion.operands] + ["out"]:
+    for operand in (*fusion.operands, None):
+        name = "out" if operand is None else operand.name
         blocks += [
-            f"Tensor? {name}_scale",
-            f"Tensor? {name}_zero_point",
-            f"ScalarType {name}_dtype",
-            f"int {name}_quant_min",
-            f"int {name}_quant_max",
+            _field(f"{name}_scale", "Tensor?", operand),
+            _field(f"{name}_zero_point", "Tensor?", operand),
+            _field(f"{name}_dtype", "ScalarType", operand),
+            _field(f"{name}_quant_min", "int", operand),
+            _field(f"{name}_quant_max", "int", operand),
         ]
-    returns = "Tensor" if fusion.indices is None else "(Tensor, Tensor)"
+    returns = "Tensor" if fusion.results == 1 else f"({', '.join(['Tensor'] * fusion.results)})"
     arguments = ", ".join([*tensors, *blocks, *fusion.attributes])
     return f"{spec.qualified_name}({arguments}) -> {returns}"
 
@@ -87,16 +94,39 @@ def define(spec: OpSpec) -> Any:
     return getattr(getattr(getattr(torch.ops, NAMESPACE), spec.name), overload)
 
 
+def operands_of(spec: OpSpec, bound: dict[str, Any]) -> dict[str, Any]:
+    """Operand name -> bound value; the members of a list operand by their own names."""
+    values: dict[str, Any] = {}
+    for operand in _fusion(spec).operands:
+        value = bound[operand.name]
+        if operand.many:
+            values.update({f"{operand.name}_{i}": member for i, member in enumerate(value)})
+        else:
+            values[operand.name] = value
+    return values
+
+
 def parse_arguments(spec: OpSpec, bound: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split bound arguments into raw blocks by operand name (and `out`) and attributes by name."""
-    fusion = _fusion(spec)
     remaining = dict(bound)
-    for operand in fusion.operands:
-        remaining.pop(operand.name)
     blocks = {}
-    for name in [o.name for o in fusion.operands] + ["out"]:
-        blocks[name] = {field: remaining.pop(f"{name}_{field}") for field in BLOCK_FIELDS}
+    for operand in (*_fusion(spec).operands, None):
+        name = "out" if operand is None else operand.name
+        block = {field: remaining.pop(f"{name}_{field}") for field in BLOCK_FIELDS}
+        if operand is None or not operand.many:
+            blocks[name] = block
+        else:
+            blocks.update(_members(name, len(bound[name]), block))
+        remaining.pop(name, None)
     return blocks, remaining
+
+
+def _members(name: str, count: int, block: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The blocks of a list operand's members. ValueError if a field's length differs."""
+    for field, values in block.items():
+        if len(values) != count:
+            raise ValueError(f"{name}_{field}: got {len(values)} entries for {count} tensors")
+    return {f"{name}_{i}": {f: values[i] for f, values in block.items()} for i in range(count)}
 
 
 def _bind_call(spec: OpSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -109,19 +139,16 @@ def _bind_call(spec: OpSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> dic
 
 def _dequantized(spec: OpSpec, bound: dict[str, Any], blocks: dict[str, Any]) -> dict[str, Any]:
     tensors = {}
-    for operand in _fusion(spec).operands:
-        value = bound[operand.name]
-        params = QParams.from_block(**blocks[operand.name], name=operand.name)
-        if value is not None and params is not None:
-            value = params.dequantize(value)
-        tensors[operand.name] = value
+    for name, value in operands_of(spec, bound).items():
+        params = QParams.from_block(**blocks[name], name=name)
+        tensors[name] = value if value is None or params is None else params.dequantize(value)
     return tensors
 
 
 def eager_site(spec: OpSpec, bound: dict[str, Any], out_shape: tuple[int, ...]) -> Site:
     """The site of an eager call: every operand is a known tensor."""
     blocks, attributes = parse_arguments(spec, bound)
-    tensors = {o.name: bound[o.name] for o in _fusion(spec).operands}
+    tensors = operands_of(spec, bound)
     present = {name: t for name, t in tensors.items() if t is not None}
     return Site(
         spec=spec,
@@ -177,23 +204,23 @@ def reference(spec: OpSpec, *args: Any, **kwargs: Any) -> Any:
     fusion = _fusion(spec)
     bound = _bind_call(spec, args, kwargs)
     site = eager_site(spec, bound, ())
+    blocks, attributes = parse_arguments(spec, bound)
+    first = next(iter(site.constants.values()))
     signed = rebased(site)
     if is_fully_quantized(site) and fusion.covers(signed) is None:
-        absent = {o.name: None for o in fusion.operands}
+        absent = dict.fromkeys(operands_of(spec, bound))
         result = fusion.reference(signed, {**absent, **signed.constants})
         if signed is not site and site.result.dtype == torch.uint8:
             result = to_unsigned(result)
     else:
-        blocks, attributes = parse_arguments(spec, bound)
         result = fusion.aten(_dequantized(spec, bound, blocks), attributes)
         if site.out is not None:
             result = site.out.quantize(result)
-    result = _in_format_of(bound[fusion.operands[0].name], result)
-    if fusion.indices is not None:
-        blocks, attributes = parse_arguments(spec, bound)
-        indices = fusion.indices(_dequantized(spec, bound, blocks), attributes)
-        return result, _in_format_of(bound[fusion.operands[0].name], indices)
-    return result
+    result = _in_format_of(first, result)
+    if fusion.others is None:
+        return result
+    others = fusion.others(_dequantized(spec, bound, blocks), attributes)
+    return (result, *(_in_format_of(first, other) for other in others))
 
 
 def _in_format_of(inp: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
@@ -206,19 +233,20 @@ def _fake(spec: OpSpec, *args: Any, **kwargs: Any) -> Any:
     fusion = _fusion(spec)
     bound = _bind_call(spec, args, kwargs)
     blocks, attributes = parse_arguments(spec, bound)
+    operands = operands_of(spec, bound)
+    first = next(value for value in operands.values() if value is not None)
     tensors = {}
-    for operand in fusion.operands:
-        value = bound[operand.name]
-        if value is not None and blocks[operand.name]["scale"] is not None:
-            value = value.to(blocks[operand.name]["dtype"])
-        tensors[operand.name] = value
+    for name, value in operands.items():
+        quantized = value is not None and blocks[name]["scale"] is not None
+        tensors[name] = value.to(blocks[name]["dtype"]) if quantized else value
     result = fusion.aten(tensors, attributes)
     if blocks["out"]["scale"] is not None:
         result = result.to(blocks["out"]["dtype"])
-    result = _in_format_of(bound[fusion.operands[0].name], result)
-    if fusion.indices is not None:
-        return result, torch.empty_like(result, dtype=torch.int64)
-    return result
+    result = _in_format_of(first, result)
+    if fusion.others is None:
+        return result
+    others = fusion.others(tensors, attributes)
+    return (result, *(_in_format_of(first, other) for other in others))
 
 
 def blocks_of(gm: GraphModule, node: Node) -> dict[str, QParams | None]:
@@ -254,9 +282,12 @@ def site_of(gm: GraphModule, node: Node) -> Site:
     spec = _spec_of(node)
     bound = graph.bind(node)
     _, attributes = parse_arguments(spec, bound)
+    for name, value in attributes.items():
+        constant = graph.constant_of(gm, value)
+        attributes[name] = value if constant is None else constant
     qparams = blocks_of(gm, node)
     out = qparams.pop("out")
-    nodes = {o.name: bound[o.name] for o in _fusion(spec).operands if bound[o.name] is not None}
+    nodes = {name: n for name, n in operands_of(spec, bound).items() if n is not None}
     values = {name: graph.constant_of(gm, n) for name, n in nodes.items()}
     val = graph.val_of(node)
     result = val[0] if isinstance(val, (tuple, list)) else val

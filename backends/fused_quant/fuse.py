@@ -142,20 +142,22 @@ def _edges(gm: GraphModule, spec: OpSpec, call: Call) -> Edges | Reason:
     assert spec.fusion is not None
     codes: dict[str, Node | None] = {}
     blocks: dict[str, QParams | None] = {}
-    for operand in spec.fusion.operands:
-        node = call.operands.get(operand.name)
-        if node is not None and operand.role is Role.BIAS and not _is_dequantize(node):
-            found = quantize_bias(gm, node, codes.get("weight"), blocks)
+    axis = spec.fusion.channel_axis(call.attributes)
+    roles = {m: o.role for o in spec.fusion.operands for m in o.members(call.operands)}
+    for name, role in roles.items():
+        node = call.operands.get(name)
+        if node is not None and role is Role.BIAS and not _is_dequantize(node):
+            found = quantize_bias(gm, node, codes.get("weight"), blocks, axis)
             if isinstance(found, Reason):
                 return found
             if found.weight is not None:
                 codes["weight"], blocks["weight"] = found.weight
-            codes[operand.name], blocks[operand.name] = found.codes, found.params
+            codes[name], blocks[name] = found.codes, found.params
             continue
         edge = _edge(gm, node)
         if isinstance(edge, Reason):
             return edge
-        codes[operand.name], blocks[operand.name] = edge
+        codes[name], blocks[name] = edge
     return codes, blocks
 
 
@@ -205,16 +207,26 @@ def _fold(gm: GraphModule, node: Node, match: _Match) -> None:
     fusion = match.spec.fusion
     assert fusion is not None
     first = match.quantizes[0]
-    arguments: list[Any] = [match.codes[o.name] for o in fusion.operands]
+    arguments: list[Any] = []
+    blocks: list[Any] = []
     for operand in fusion.operands:
-        arguments += block_arguments(gm, first, match.blocks[operand.name])
+        members = operand.members(match.codes)
+        codes = [match.codes[name] for name in members]
+        fields = [block_arguments(gm, first, match.blocks[name]) for name in members]
+        if operand.many:
+            arguments.append(codes)
+            blocks += [list(field) for field in zip(*fields, strict=True)]
+        else:
+            arguments += codes
+            blocks += fields[0]
+    arguments += blocks
     arguments += block_arguments(gm, first, match.out)
     arguments += _attribute_values(match)
     like = _sources(match)
     target = fusion_target(match.spec)
     fused = graph.call(gm, first, target, tuple(arguments), like)
     result = fused
-    if fusion.indices is not None:
+    if fusion.results > 1:
         result = graph.call(gm, first, graph.GETITEM, (fused, 0), like)
     for quantize in match.quantizes:
         quantize.replace_all_uses_with(result)

@@ -59,8 +59,8 @@ def _aten_pool(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
     return _pool(tensor(tensors, "inp"), attributes)[0]
 
 
-def _aten_indices(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
-    return _pool(tensor(tensors, "inp"), attributes)[1]
+def _aten_indices(tensors: Tensors, attributes: Attributes) -> tuple[torch.Tensor]:
+    return (_pool(tensor(tensors, "inp"), attributes)[1],)
 
 
 def _multiplier(site: Site) -> numerics.Multiplier:
@@ -100,7 +100,9 @@ def _supported(site: Site, target: Target) -> Reason | None:
     if reason is not None:
         return reason
     attributes = site.attributes
-    reason = check_window(*pooling.window(attributes), pair(attributes["dilation"]))
+    reason = check_window(
+        site, target, *pooling.window(attributes), dilation=pair(attributes["dilation"])
+    )
     if reason is not None:
         return reason
     for axis in (0, 1):
@@ -145,7 +147,8 @@ register(
             aten=_aten_pool,
             reference=_reference,
             covers=pooling.covers,
-            indices=_aten_indices,
+            results=2,
+            others=_aten_indices,
             keeps_grid=True,
         ),
         annotation=Annotation(

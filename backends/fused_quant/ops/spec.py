@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,11 +38,23 @@ class Role(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Operand:
-    """A tensor operand of a dialect operator; its block's fields are named `<name>_scale` etc."""
+    """A tensor operand of a dialect operator; its block's fields are named `<name>_scale` etc.
+
+    many: a list of tensors. Each field of its block is then a list as long, and everything else
+    (sites, calls, `blocks_of`) knows the members as operands `<name>_0`, `<name>_1`, ...
+    """
 
     name: str
     role: Role = Role.ACTIVATION
     optional: bool = False
+    many: bool = False
+
+    def members(self, names: Iterable[str]) -> list[str]:
+        """Which of `names` are this operand: its own name, or those of a list in order."""
+        if not self.many:
+            return [self.name]
+        pattern = re.compile(rf"{re.escape(self.name)}_\d+")
+        return [name for name in names if pattern.fullmatch(name)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +62,8 @@ class Call:
     """An ATen node read in the terms of a spec.
 
     `operands` are float-valued nodes; `absorbed` are further nodes that the fused operator takes
-    the place of (a padding in front of a convolution, a transposed weight).
+    the place of (a padding in front of a convolution, a transposed weight). An attribute may be
+    the node of a tensor that has no block (the indices of an embedding).
     """
 
     operands: Mapping[str, Node | None]
@@ -65,7 +79,8 @@ class Site:
     """One instance of a dialect operator with everything known about it ahead of time.
 
     `constants` holds the values of operands known before execution (all of them in eager mode).
-    `out` is None when the output stays in float.
+    `out` is None when the output stays in float. An attribute that is a tensor is its value, or the
+    node that computes it.
     """
 
     spec: OpSpec
@@ -102,7 +117,9 @@ class Fusion:
     aten: the operator in float, on operands by name and attributes by name.
     reference: the integer contract on codes; called only when `covers` returns None.
     covers: a reason why the integer contract does not define this site; eager then runs in float.
-    indices: the operator's second result, of an operator that returns (values, indices).
+    results: how many tensors the operator returns; only the first is ever quantized.
+    others: the further results, from operands in float.
+    channel_axis: the dimension of `weight` that its per-channel scales and the bias belong to.
     clamps: a following relu, relu6, hardtanh or clamp may be fused as clamp bounds.
     keeps_grid: the result consists of input values, so it is exact on the input's own grid.
     """
@@ -115,8 +132,10 @@ class Fusion:
     covers: Callable[[Site], Reason | None]
     overload: str = ""
     clamps: bool = True
-    indices: Callable[[Tensors, Attributes], torch.Tensor] | None = None
+    results: int = 1
+    others: Callable[[Tensors, Attributes], tuple[torch.Tensor, ...]] | None = None
     keeps_grid: bool = False
+    channel_axis: Callable[[Attributes], int] = lambda attributes: 0
 
 
 class Sharing(enum.Enum):
@@ -127,11 +146,30 @@ class Sharing(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
+class FixedOutput:
+    """Output parameters that follow from the operator's range, whatever the data."""
+
+    scale: float
+    zero_point: int
+    quant_min: int = -128
+    quant_max: int = 127
+
+
+@dataclasses.dataclass(frozen=True)
 class Annotation:
-    """ATen operators the quantizer marks, and whether the output shares the input's parameters."""
+    """ATen operators the quantizer marks, and how.
+
+    activations, weights: names of ATen arguments, of whatever spelling; an argument that is a list
+    of tensors counts with every member. sharing: how the output's parameters are chosen; with
+    `fixed_output` they are these. number: only calls whose second argument is a Python number.
+    """
 
     targets: tuple[Any, ...]
     sharing: Sharing = Sharing.OWN
+    activations: tuple[str, ...] = ("self", "input")
+    weights: tuple[str, ...] = ()
+    fixed_output: FixedOutput | None = None
+    number: bool = False
 
 
 class Layout(enum.Enum):
