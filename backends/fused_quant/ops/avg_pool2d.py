@@ -16,7 +16,6 @@ from torch.fx import Node
 from fused_quant import numerics
 from fused_quant.ops import pooling
 from fused_quant.ops.common import (
-    MAX_AVERAGE_COUNTS,
     check_rank,
     check_window,
     pair,
@@ -112,13 +111,24 @@ def _supported(site: Site, target: Target) -> Reason | None:
     if reason is not None:
         return reason
     if "kernel_size" in site.attributes:
-        reason = check_window(*pooling.window(site.attributes))
+        reason = check_window(site, target, *pooling.window(site.attributes))
         if reason is not None:
             return reason
+    return _check_divisors(site, target)
+
+
+def _check_divisors(site: Site, target: Target) -> Reason | None:
+    bounds = target.bounds(site.spec.name)
+    needs_table = not site.block("inp").same_grid(site.result)
+    sizes = [*site.out_shape[2:]] if needs_table else []
+    if "output_size" in site.attributes:
+        sizes = [*site.shapes["inp"][2:], *site.out_shape[2:]]
+    if max(sizes, default=0) > bounds.divisor_axis:
+        return Reason("size", "axis of an average", str(max(sizes)), f"up to {bounds.divisor_axis}")
     divisors = _divisors(site)
-    if len(divisors) > MAX_AVERAGE_COUNTS:
+    if needs_table and len(divisors) > bounds.divisors:
         got = f"{len(divisors)} divisors"
-        return Reason("divisor", "different window sizes", got, f"up to {MAX_AVERAGE_COUNTS}")
+        return Reason("divisor", "different window sizes", got, f"up to {bounds.divisors}")
     if min(divisors) < 1:
         return Reason("divisor", "divisor of a window", str(min(divisors)), "1 or more")
     height, width = site.shapes["inp"][2:]

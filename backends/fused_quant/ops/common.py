@@ -17,11 +17,6 @@ from fused_quant.reasons import Reason
 from fused_quant.target import Target
 
 INT8_BOUNDS = (-128, 127)
-# Limits of the loader: kMaxTensorBytes (runtime/tensor_view.h), kMaxWindowAttribute and
-# kMaxAverageCounts (runtime/kernels/window).
-MAX_TENSOR_BYTES = 2**31 - 1
-MAX_WINDOW_ATTRIBUTE = 65535
-MAX_AVERAGE_COUNTS = 256
 _ELEMENT_BYTES = 4  # of the widest tensor an operator touches: float32 at the boundary
 
 
@@ -120,22 +115,33 @@ def _check_int8(name: str, dtype: torch.dtype, block: QParams, unsigned: bool) -
 
 def check_rank(site: Site, target: Target) -> Reason | None:
     """A reason if a tensor is too deep for the target, empty, or of rank 0 with no use."""
+    bounds = target.bounds(site.spec.name)
     for name, shape in [*site.shapes.items(), ("out", site.out_shape)]:
-        if len(shape) > target.max_rank:
-            return Reason("rank", f"{name} rank", str(len(shape)), f"at most {target.max_rank}")
-        if math.prod(shape) * _ELEMENT_BYTES > MAX_TENSOR_BYTES:
+        if len(shape) > bounds.rank:
+            return Reason("rank", f"{name} rank", str(len(shape)), f"at most {bounds.rank}")
+        if math.prod(shape) * _ELEMENT_BYTES > bounds.tensor_bytes:
             got = f"{math.prod(shape)} elements"
-            return Reason("size", f"{name} size", got, f"{MAX_TENSOR_BYTES} bytes")
+            return Reason("size", f"{name} size", got, f"{bounds.tensor_bytes} bytes")
         if 0 in shape:
             return Reason("empty", f"{name} has no elements", str(tuple(shape)), "1 or more")
     return None
 
 
-def check_window(*attributes: Sequence[int]) -> Reason | None:
-    """A reason if a kernel size, stride, dilation or padding is beyond the loader's limit."""
-    largest = max(max(values) for values in attributes)
-    if largest > MAX_WINDOW_ATTRIBUTE:
-        return Reason("window", "window attribute", str(largest), f"up to {MAX_WINDOW_ATTRIBUTE}")
+def check_window(
+    site: Site,
+    target: Target,
+    kernel: Sequence[int],
+    *others: Sequence[int],
+    dilation: Sequence[int] = (1, 1),
+) -> Reason | None:
+    """A reason if a kernel size, stride, padding (`others`) or dilation is beyond the target's."""
+    bounds = target.bounds(site.spec.name)
+    largest = max(max(values) for values in (kernel, *others, dilation))
+    if largest > bounds.window:
+        return Reason("window", "window attribute", str(largest), f"up to {bounds.window}")
+    extent = max((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
+    if extent > bounds.extent:
+        return Reason("window", "dilated kernel size", str(extent), f"up to {bounds.extent}")
     return None
 
 

@@ -167,10 +167,12 @@ def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
 def _supported(site: Site, target: Target) -> Reason | None:
     attributes = site.attributes
     window = check_window(
+        site,
+        target,
         site.shapes["weight"][2:],
         attributes["stride"],
-        attributes["dilation"],
         attributes["padding"],
+        dilation=attributes["dilation"],
     )
     return window or dot.supported(site, target)
 
