@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fused quantized operators for ExecuTorch: quantize, fuse, lower and run with one arithmetic."""
 
+from fused_quant.explain import Explanation, explain
 from fused_quant.fuse import fuse
 from fused_quant.lower import lower
 from fused_quant.ops.registry import load as _load_operators
@@ -18,6 +19,7 @@ from fused_quant.target import Target
 
 __version__ = "0.1.0"
 __all__ = [
+    "Explanation",
     "FusedQuantBackend",
     "FusedQuantPartitioner",
     "FusedQuantQuantizer",
@@ -25,6 +27,7 @@ __all__ = [
     "OpQuantizer",
     "Target",
     "default_quantizer",
+    "explain",
     "fuse",
     "get_core_aten_quantizers",
     "load_runtime",

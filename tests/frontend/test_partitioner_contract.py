@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fused_quant
-from fused_quant.partitioner import Refusal
+from fused_quant.claims import Refusal
 from tests.e2e import routes
 from tests.frontend.graphs import Graph, Grid, Weights
 

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the delegate takes of a program, and why not the rest.
+
+The program is copied and fused exactly as `preprocess` will do it; every node of the fused copy
+that the runtime can run is a unit, and remembers the nodes of the program it stands for. Units are
+grouped into convex, acyclic partitions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from executorch.exir.backend.backend_details import ExportedProgram
+from torch.fx import GraphModule, Node
+
+from fused_quant import graph
+from fused_quant.fuse import fuse_graph
+from fused_quant.grouping import group
+from fused_quant.lowering import site_of
+from fused_quant.ops import registry
+from fused_quant.reasons import Reason
+from fused_quant.rebase import rebase
+from fused_quant.target import Target
+
+_BOUNDARY = (graph.QUANTIZE, graph.DEQUANTIZE)
+_EDGES = (
+    *_BOUNDARY,
+    graph.QUANTIZE_CHANNEL,
+    graph.DEQUANTIZE_CHANNEL,
+    graph.QUANTIZE_TENSOR,
+    graph.DEQUANTIZE_TENSOR,
+)
+_SPLIT = Reason("partition", "shares a node with another partition", "", "one partition")
+_IDLE = Reason("no_compute", "only boundary or data-movement operators", "", "some computation")
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """A node that stays outside the delegate: its name and operator in the program, and why.
+
+    `computes` is false for what only changes the form of data: quantize, dequantize, views.
+    """
+
+    node: str
+    operator: str
+    reason: Reason
+    computes: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Claims:
+    """Partition of each claimed node of a program, and a refusal for each other call."""
+
+    partitions: dict[str, int]
+    refusals: tuple[Refusal, ...]
+
+
+def claim(program: ExportedProgram, target: Target) -> Claims:
+    """Decide without touching the program; never raises for a node, but records a `Refusal`."""
+    registry.load()
+    units = _Units(program, target)
+    tags = _partitions(units, target)
+    refusals = []
+    for node in program.graph.nodes:
+        op = graph.op_of(node)
+        if op is None or op is graph.GETITEM or node.name in tags:
+            continue
+        unknown = Reason("operator", "not part of a quantized pattern", str(op))
+        reason = units.reasons.get(node.name, unknown)
+        refusals.append(Refusal(node.name, str(op), reason, computes(node)))
+    return Claims(tags, tuple(refusals))
+
+
+def _judge(gm: GraphModule, node: Node, target: Target) -> Reason | None:
+    """A reason why a node of the fused copy cannot be claimed."""
+    spec = registry.spec_of(graph.op_of(node))
+    if spec is None:
+        return Reason("operator", "operator without a kernel", str(node.target), "see the table")
+    if spec.runtime is None:
+        return Reason("kernel", "no runtime kernel yet", spec.qualified_name)
+    try:
+        return spec.runtime.supported(site_of(gm, node), target)
+    except (ValueError, KeyError) as error:
+        return Reason("shape", str(error))
+
+
+def computes(node: Node) -> bool:
+    """False for what only changes the form of data: quantize, dequantize, views, and non-calls."""
+    op = graph.op_of(node)
+    if op is None or op is graph.GETITEM:
+        return False
+    spec = registry.spec_of(op)
+    return op not in _EDGES and not (spec is not None and spec.moves_data)
+
+
+class _Units:
+    """Units of one program and the reasons for everything else."""
+
+    def __init__(self, program: ExportedProgram, target: Target) -> None:
+        self.gm = graph.unlifted(program)
+        self.reasons: dict[str, Reason] = {}
+        self.calls = {node.name for node in program.graph.nodes if node.op == "call_function"}
+        self.nodes: list[Node] = []
+        fusion_reasons = fuse_graph(self.gm)
+        rebase(self.gm)
+        for node in graph.calls(self.gm):
+            if graph.op_of(node) is graph.GETITEM:
+                continue
+            reason = fusion_reasons.get(node.name) or _judge(self.gm, node, target)
+            if reason is None:
+                self.nodes.append(node)
+                continue
+            for origin in graph.origins(node):
+                self.reasons.setdefault(origin, reason)
+
+    def drop(self, nodes: set[Node], reason: Reason) -> None:
+        """Stop claiming units."""
+        self.nodes = [unit for unit in self.nodes if unit not in nodes]
+        for node in nodes:
+            for origin in graph.origins(node):
+                self.reasons[origin] = reason
+
+
+def _groups(units: _Units, target: Target) -> list[list[Node]]:
+    """Partitions in graph order; long ones cut into runs, which stay convex and acyclic."""
+    groups = []
+    for members in group(units.gm, set(units.nodes)):
+        size = target.partition_units
+        groups += [members[i : i + size] for i in range(0, len(members), size)]
+    return groups
+
+
+def _partitions(units: _Units, target: Target) -> dict[str, int]:
+    """Program node name -> partition; drops units until no node is in two partitions."""
+    while True:
+        groups = _groups(units, target)
+        idle = {n for members in groups for n in members if not any(map(computes, members))}
+        tags: dict[str, int] = {}
+        conflicting: set[Node] = set()
+        for index, members in enumerate(groups):
+            for node in members:
+                if node in idle:
+                    continue
+                # Constants do not count: ExecuTorch gives each partition its own.
+                names = [name for name in graph.origins(node) if name in units.calls]
+                if any(tags.get(name, index) != index for name in names):
+                    conflicting.add(node)
+                    continue
+                tags.update(dict.fromkeys(names, index))
+        if not idle and not conflicting:
+            return tags
+        units.drop(conflicting, _SPLIT)
+        units.drop(idle, _IDLE)
