@@ -28,6 +28,13 @@ def tensor(tensors: Tensors, name: str) -> torch.Tensor:
     return value
 
 
+def number(value: Any) -> float:
+    """A Python number as a float. ValueError for anything else, such as a tensor."""
+    if not isinstance(value, (int, float)):
+        raise ValueError(f"argument: got {value!r}, supported: a number")
+    return float(value)
+
+
 def pair(value: int | Sequence[int]) -> tuple[int, int]:
     """(v, v) of a number or a one-element list, (a, b) of a two-element list."""
     if isinstance(value, int):

@@ -161,7 +161,7 @@ class Annotation:
 
     activations, weights: names of ATen arguments, of whatever spelling; an argument that is a list
     of tensors counts with every member. sharing: how the output's parameters are chosen; with
-    `fixed_output` they are these. number: only calls whose second argument is a Python number.
+    `fixed_output` they are these. condition: which calls of the targets are meant (None: all).
     """
 
     targets: tuple[Any, ...]
@@ -169,7 +169,7 @@ class Annotation:
     activations: tuple[str, ...] = ("self", "input")
     weights: tuple[str, ...] = ()
     fixed_output: FixedOutput | None = None
-    number: bool = False
+    condition: Callable[[Node], bool] | None = None
 
 
 class Layout(enum.Enum):

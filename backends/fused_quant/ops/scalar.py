@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Arithmetic with a Python number c as the second operand, which needs no quantization.
+
+add, sub, rsub: T[q + 128] = clip(zo + RNE(f((q - zi) * si) / so)) in float64, with
+f(x) = x + alpha * c, x - alpha * c, c - alpha * x.
+mul, and div by its reciprocal: q = clamp(zo + R(sign(c) * (x - zi); M(si * |c| / so))).
+
+A number met in a graph is taken as the float32 number that PyTorch computes with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from fused_quant import numerics, numerics_lut
+from fused_quant.ops.common import (
+    check_int8_activations,
+    check_ratio,
+    number,
+    parser,
+    tensor,
+)
+from fused_quant.ops.registry import register
+from fused_quant.ops.spec import (
+    Annotation,
+    Attributes,
+    Call,
+    Fusion,
+    Operand,
+    OpSpec,
+    Parser,
+    Site,
+    Tensors,
+)
+from fused_quant.reasons import Reason
+
+_aten = torch.ops.aten
+Function = Callable[[torch.Tensor, float, float], torch.Tensor]
+
+
+def _float32(value: Any) -> float:
+    return float(torch.tensor(number(value), dtype=torch.float32))
+
+
+def _second_is_number(node: Node) -> bool:
+    return len(node.args) > 1 and isinstance(node.args[1], (int, float))
+
+
+def _check_numbers(site: Site) -> Reason | None:
+    for name, value in site.attributes.items():
+        if not math.isfinite(value):
+            return Reason("attribute", f"argument {name}", repr(value), "a finite number")
+    return check_int8_activations(site, ["inp"])
+
+
+def _sum_spec(name: str, function: Function, targets: tuple[Any, ...]) -> OpSpec:
+    def aten(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
+        return function(tensor(tensors, "inp"), attributes["other"], attributes["alpha"])
+
+    def reference(site: Site, tensors: Tensors) -> torch.Tensor:
+        source, out = site.block("inp"), site.result
+        entries = numerics_lut.table(
+            lambda x: function(x, float(site.attributes["other"]), float(site.attributes["alpha"])),
+            source.scale_value,
+            source.zero_point_value,
+            out.scale_value,
+            out.zero_point_value,
+            out.quant_min,
+            out.quant_max,
+        )
+        return numerics_lut.look_up(tensor(tensors, "inp"), entries)
+
+    parse = parser({"inp": "self"}, {"other": _float32, "alpha": _float32})
+    return OpSpec(
+        name=name,
+        fusion=Fusion(
+            operands=(Operand("inp"),),
+            attributes=("Scalar other", "float alpha=1.0"),
+            anchors=dict.fromkeys(targets, parse),
+            aten=aten,
+            reference=reference,
+            covers=_check_numbers,
+            overload="Scalar",
+        ),
+        annotation=Annotation(targets),
+    )
+
+
+def _product_ratio(site: Site) -> float:
+    scale = site.block("inp").scale_value
+    return scale * abs(float(site.attributes["other"])) / site.result.scale_value
+
+
+def _covers_product(site: Site) -> Reason | None:
+    return _check_numbers(site) or check_ratio(_product_ratio(site), "s_in * number / s_out")
+
+
+def _product_reference(site: Site, tensors: Tensors) -> torch.Tensor:
+    out = site.result
+    centred = tensor(tensors, "inp").to(torch.int64) - site.block("inp").zero_point_value
+    return numerics.requantize(
+        -centred if site.attributes["other"] < 0 else centred,
+        numerics.multiplier_from_ratio(_product_ratio(site)),
+        out.zero_point_value,
+        out.quant_min,
+        out.quant_max,
+        out.dtype,
+    )
+
+
+def _aten_product(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
+    result: torch.Tensor = tensor(tensors, "inp") * attributes["other"]
+    return result
+
+
+def _parse_quotient(node: Node) -> Call | Reason:
+    call = parser({"inp": "self"}, {"other": _float32})(node)
+    if isinstance(call, Reason):
+        return call
+    divisor = call.attributes["other"]
+    if divisor == 0:
+        return Reason("attribute", "argument other", "0", "a divisor that is not 0")
+    return dataclasses.replace(call, attributes={"other": 1.0 / divisor})
+
+
+_PRODUCTS = (_aten.mul.Scalar, _aten.mul_.Scalar)
+_QUOTIENTS = (_aten.div.Scalar, _aten.div_.Scalar)
+_anchors: dict[Any, Parser] = {
+    **dict.fromkeys(_PRODUCTS, parser({"inp": "self"}, {"other": _float32})),
+    **dict.fromkeys(_QUOTIENTS, _parse_quotient),
+}
+register(
+    OpSpec(
+        name="mul",
+        fusion=Fusion(
+            operands=(Operand("inp"),),
+            attributes=("Scalar other",),
+            anchors=_anchors,
+            aten=_aten_product,
+            reference=_product_reference,
+            covers=_covers_product,
+            overload="Scalar",
+        ),
+        annotation=Annotation(
+            (*_anchors, _aten.div.Tensor, _aten.div_.Tensor), condition=_second_is_number
+        ),
+    )
+)
+register(_sum_spec("add", lambda x, c, k: x + k * c, (_aten.add.Scalar, _aten.add_.Scalar)))
+register(_sum_spec("sub", lambda x, c, k: x - k * c, (_aten.sub.Scalar, _aten.sub_.Scalar)))
+register(_sum_spec("rsub", lambda x, c, k: c - k * x, (_aten.rsub.Scalar,)))

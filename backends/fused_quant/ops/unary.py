@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Functions of one element: T[q + 128] = clip(zo + RNE(f((q - zi) * si) / so)), one per line below.
+
+A line names the ATen operator; evaluated in float64 it gives the table. Its in-place spelling is an
+anchor too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from fused_quant import numerics_lut
+from fused_quant.ops.common import check_int8_activations, number, parser, tensor
+from fused_quant.ops.registry import register
+from fused_quant.ops.spec import (
+    Annotation,
+    Attributes,
+    FixedOutput,
+    Fusion,
+    Operand,
+    OpSpec,
+    Parser,
+    Site,
+    Tensors,
+)
+from fused_quant.reasons import Reason
+
+_aten = torch.ops.aten
+
+
+@dataclasses.dataclass(frozen=True)
+class Unary:
+    """One function: `name` in ATen and in the dialect, its further arguments as schema text.
+
+    fixed: output parameters that follow from its range. quantized: whether the default quantizer
+    takes it; functions of unbounded slope lose too much at 8 bits to be quantized unasked.
+    """
+
+    name: str
+    attributes: tuple[str, ...] = ()
+    fixed: FixedOutput | None = None
+    quantized: bool = True
+
+    @property
+    def aten(self) -> Any:
+        """The functional overload."""
+        return getattr(_aten, self.name).default
+
+    @property
+    def spellings(self) -> tuple[Any, ...]:
+        """The functional overload and the in-place one."""
+        in_place = getattr(_aten, f"{self.name}_", None)
+        return (self.aten,) if in_place is None else (self.aten, in_place.default)
+
+
+UNARY = (
+    Unary("sigmoid", fixed=FixedOutput(1 / 256, -128)),
+    Unary("tanh", fixed=FixedOutput(1 / 128, 0)),
+    Unary("silu"),
+    Unary("hardswish"),
+    Unary("hardsigmoid"),
+    Unary("gelu", ("str approximate",)),
+    Unary("mish"),
+    Unary("leaky_relu", ("float negative_slope=0.01",)),
+    Unary("elu", ("float alpha=1.0", "float scale=1.0", "float input_scale=1.0")),
+    Unary("softplus", ("float beta=1.0", "float threshold=20.0")),
+    Unary("abs"),
+    Unary("neg"),
+    Unary("exp", quantized=False),
+    Unary("expm1", quantized=False),
+    Unary("log", quantized=False),
+    Unary("log1p", quantized=False),
+    Unary("sqrt", quantized=False),
+    Unary("rsqrt", quantized=False),
+    Unary("reciprocal", quantized=False),
+    Unary("erf", quantized=False),
+    Unary("sin", quantized=False),
+    Unary("cos", quantized=False),
+)
+
+
+def covers(site: Site) -> Reason | None:
+    """A reason why no table defines this site."""
+    return check_int8_activations(site, ["inp"])
+
+
+def table_of(site: Site) -> torch.Tensor:
+    """The 256 codes of a site whose spec's `aten` is a function of one operand, `inp`."""
+    fusion, source, out = site.spec.fusion, site.block("inp"), site.result
+    assert fusion is not None
+    aten = fusion.aten
+    return numerics_lut.table(
+        lambda x: aten({"inp": x}, site.attributes),
+        source.scale_value,
+        source.zero_point_value,
+        out.scale_value,
+        out.zero_point_value,
+        out.quant_min,
+        out.quant_max,
+    )
+
+
+def reference(site: Site, tensors: Tensors) -> torch.Tensor:
+    """The contract on codes."""
+    return numerics_lut.look_up(tensor(tensors, "inp"), table_of(site))
+
+
+def _reader(text: str) -> tuple[str, Any]:
+    """(argument name, how to read it) of an attribute's schema text."""
+    kind, _, rest = text.partition(" ")
+    return rest.partition("=")[0], str if kind == "str" else number
+
+
+def _register(unary: Unary, further: dict[Any, Parser]) -> None:
+    overload = unary.aten
+
+    def aten(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
+        result: torch.Tensor = overload(tensor(tensors, "inp"), **attributes)
+        return result
+
+    parse = parser({"inp": "self"}, dict(map(_reader, unary.attributes)))
+    anchors = {**dict.fromkeys(unary.spellings, parse), **further}
+    register(
+        OpSpec(
+            name=unary.name,
+            fusion=Fusion(
+                operands=(Operand("inp"),),
+                attributes=unary.attributes,
+                anchors=anchors,
+                aten=aten,
+                reference=reference,
+                covers=covers,
+            ),
+            annotation=(
+                Annotation(tuple(anchors), fixed_output=unary.fixed) if unary.quantized else None
+            ),
+        )
+    )
+
+
+_SELU = {"alpha": 1.6732632423543772, "scale": 1.0507009873554805, "input_scale": 1.0}
+
+
+def _parse_selu(node: torch.fx.Node) -> Any:
+    """Selu is elu with constants: what decomposition makes of it."""
+    call = parser({"inp": "self"})(node)
+    return call if isinstance(call, Reason) else dataclasses.replace(call, attributes=_SELU)
+
+
+_FURTHER: dict[str, dict[Any, Parser]] = {
+    "elu": dict.fromkeys((_aten.selu.default, _aten.selu_.default), _parse_selu),
+}
+for _unary in UNARY:
+    _register(_unary, _FURTHER.get(_unary.name, {}))
