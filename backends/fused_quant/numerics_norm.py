@@ -36,6 +36,7 @@ SOFTMAX_SCALE = 1.0 / 256
 SOFTMAX_ZERO_POINT = -128
 MAX_SOFTMAX_ELEMENTS = 65536
 MAX_NORM_ELEMENTS = 4096
+MAX_BETA = 2**30  # steps of sacc; u * g stays below 2^30, so the sum fits int32
 _FRACTION = 7  # F: fractional bits of the mean
 _PRECISION = 10  # P: fractional bits of the normalized value
 _RSQRT = torch.tensor(
@@ -120,7 +121,7 @@ def affine_parameters(
     steps = eps * count * 4.0**_FRACTION / (s_in * s_in * 2.0**shift)
     return Affine(
         g.to(torch.int64),
-        b.clamp(-(2.0**30), 2.0**30).to(torch.int64),
+        b.clamp(-float(MAX_BETA), float(MAX_BETA)).to(torch.int64),
         numerics.multiplier_from_ratio(s_acc / s_out),
         int(max(1, min(2**29, round(min(steps, 2.0**30))))),
         shift,

@@ -82,6 +82,9 @@ def _covers(site: Site) -> Reason | None:
     if not (math.isfinite(eps) and eps >= 0):
         return Reason("attribute", "argument eps", repr(eps), "finite and not negative")
     _, s_acc = numerics_norm.accumulator_scale(count, _constant(site, "weight"))
+    bias = _constant(site, "bias")
+    if bias is not None and float(bias.abs().max()) > s_acc * numerics_norm.MAX_BETA:
+        return Reason("range", "bias next to the weight", "beyond 2^30 steps", "a smaller bias")
     return check_ratio(s_acc / site.result.scale_value, "accumulator to output")
 
 

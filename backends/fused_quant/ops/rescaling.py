@@ -38,16 +38,23 @@ def supported_with(
     return supported
 
 
-def _ratio(site: Site) -> float:
-    return site.block("inp").scale_value / site.result.scale_value
+def _ratio(site: Site, name: str = "inp") -> float:
+    return site.block(name).scale_value / site.result.scale_value
 
 
-def reference(site: Site, tensors: Tensors, bounds: tuple[int, int]) -> torch.Tensor:
-    """The contract on codes, clamped to `bounds`."""
-    x = tensor(tensors, "inp")
+def check(site: Site, name: str) -> Reason | None:
+    """A reason why the codes of an operand cannot be brought to the output's grid."""
+    return check_ratio(_ratio(site, name), f"{name} to output")
+
+
+def reference(
+    site: Site, tensors: Tensors, bounds: tuple[int, int], name: str = "inp"
+) -> torch.Tensor:
+    """The contract on codes of one operand, clamped to `bounds`."""
+    x = tensor(tensors, name)
     out = site.result
-    centred = x.to(torch.int64) - site.block("inp").zero_point_value
-    multiplier = numerics.multiplier_from_ratio(_ratio(site))
+    centred = x.to(torch.int64) - site.block(name).zero_point_value
+    multiplier = numerics.multiplier_from_ratio(_ratio(site, name))
     return numerics.requantize(centred, multiplier, out.zero_point_value, *bounds, out.dtype)
 
 

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""cat: each input requantized to the output's grid, C(zo + R(x - zi; M(si / so))), then joined.
+
+Inputs on the output's own grid are copied. The operand is a list: `Tensor[] inp`, and each field of
+its block is a list as long (`Tensor?[] inp_scale`, ...); sites name the members inp_0, inp_1, ...
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import Node
+
+from fused_quant import graph
+from fused_quant.ops import rescaling
+from fused_quant.ops.common import check_int8_activations, tensor
+from fused_quant.ops.registry import register
+from fused_quant.ops.spec import (
+    Annotation,
+    Attributes,
+    Call,
+    Fusion,
+    Operand,
+    OpSpec,
+    Site,
+    Tensors,
+)
+from fused_quant.reasons import Reason
+
+_aten = torch.ops.aten
+_INPUTS = Operand("inp", many=True)
+_SPELLINGS = (_aten.cat.default, _aten.concat.default, _aten.concatenate.default)
+
+
+def _parse(node: Node) -> Call | Reason:
+    bound = graph.bind(node)
+    inputs = bound["tensors"]
+    if not inputs or not all(isinstance(n, Node) for n in inputs):
+        return Reason("operand", "argument tensors", repr(inputs), "tensors")
+    if len({len(graph.shape_of(n)) for n in inputs}) > 1:
+        return Reason("rank", "inputs of several ranks", repr(inputs), "one rank")
+    return Call({f"inp_{i}": n for i, n in enumerate(inputs)}, {"dim": bound["dim"]})
+
+
+def _covers(site: Site) -> Reason | None:
+    members = _INPUTS.members(site.shapes)
+    if not members or len({len(site.shapes[name]) for name in members}) > 1:
+        return Reason("rank", "inputs of several ranks", str(dict(site.shapes)), "one rank")
+    reason = check_int8_activations(site, members)
+    for name in members:
+        reason = reason or rescaling.check(site, name)
+    return reason
+
+
+def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
+    bounds = (site.result.quant_min, site.result.quant_max)
+    parts = [rescaling.reference(site, tensors, bounds, n) for n in _INPUTS.members(tensors)]
+    return torch.cat(parts, site.attributes["dim"])
+
+
+def _aten_cat(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
+    parts = [tensor(tensors, name) for name in _INPUTS.members(tensors)]
+    return torch.cat(parts, attributes["dim"])
+
+
+register(
+    OpSpec(
+        name="cat",
+        fusion=Fusion(
+            operands=(_INPUTS,),
+            attributes=("int dim=0",),
+            anchors=dict.fromkeys(_SPELLINGS, _parse),
+            aten=_aten_cat,
+            reference=_reference,
+            covers=_covers,
+        ),
+        annotation=Annotation(_SPELLINGS, activations=("tensors",)),
+    )
+)

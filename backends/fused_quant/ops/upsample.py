@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""upsample_nearest2d: codes are repeated, then C(zo + R(x - zi; M(si / so)))."""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import Node
+
+from fused_quant import graph
+from fused_quant.ops import rescaling
+from fused_quant.ops.common import check_int8_activations, parser, tensor
+from fused_quant.ops.registry import register
+from fused_quant.ops.spec import (
+    Annotation,
+    Attributes,
+    Call,
+    Fusion,
+    Operand,
+    OpSpec,
+    Site,
+    Tensors,
+)
+from fused_quant.reasons import Reason
+
+_aten = torch.ops.aten
+_SPELLINGS = (_aten.upsample_nearest2d.vec, _aten.upsample_nearest2d.default)
+
+
+def _parse_vec(node: Node) -> Call | Reason:
+    """Sizes or factors: with factors, the sizes are those that ATen computed."""
+    bound = graph.bind(node)
+    scales = bound["scale_factors"] or [None, None]
+    sizes = bound["output_size"] or graph.shape_of(node)[2:]
+    attributes = {"output_size": list(sizes), "scales_h": scales[0], "scales_w": scales[1]}
+    return Call({"inp": bound["input"]}, attributes)
+
+
+def _keep(value: float | None) -> float | None:
+    return value
+
+
+def _upsample(x: torch.Tensor, attributes: Attributes) -> torch.Tensor:
+    result: torch.Tensor = _aten.upsample_nearest2d.default(
+        x, attributes["output_size"], attributes["scales_h"], attributes["scales_w"]
+    )
+    return result
+
+
+def _covers(site: Site) -> Reason | None:
+    return check_int8_activations(site, ["inp"]) or rescaling.check(site, "inp")
+
+
+def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
+    codes = rescaling.reference(site, tensors, (site.result.quant_min, site.result.quant_max))
+    return _upsample(codes.to(torch.float32), site.attributes).to(codes.dtype)
+
+
+def _aten_upsample(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
+    return _upsample(tensor(tensors, "inp"), attributes)
+
+
+register(
+    OpSpec(
+        name="upsample_nearest2d",
+        fusion=Fusion(
+            operands=(Operand("inp"),),
+            attributes=("int[] output_size", "float? scales_h=None", "float? scales_w=None"),
+            anchors={
+                _aten.upsample_nearest2d.vec: _parse_vec,
+                _aten.upsample_nearest2d.default: parser(
+                    {"inp": "self"},
+                    {"output_size": list, "scales_h": _keep, "scales_w": _keep},
+                ),
+            },
+            aten=_aten_upsample,
+            reference=_reference,
+            covers=_covers,
+        ),
+        annotation=Annotation(_SPELLINGS),
+    )
+)
