@@ -19,10 +19,11 @@ from fused_quant import graph, numerics
 from fused_quant.bias import quantize_bias
 from fused_quant.ops import activation, registry
 from fused_quant.ops.boundary import params_of
-from fused_quant.ops.requantize import REQUANTIZE
 from fused_quant.ops.spec import Call, OpSpec, Role
+from fused_quant.passes.blocks import block_arguments, fusion_target, input_params
 from fused_quant.passes.normalize_edges import normalize_edges, value_of
 from fused_quant.passes.repair import repair
+from fused_quant.passes.requantize import requantize_pairs
 from fused_quant.passes.restore_linear import restore_linear
 from fused_quant.qparams import QParams
 from fused_quant.reasons import Reason
@@ -71,7 +72,7 @@ def fuse_graph(gm: GraphModule, owned: Owned | None = None) -> dict[str, Reason]
             _fold(gm, node, found)
         elif found is not None:
             reasons[node.name] = found
-    _requantize_pairs(gm)
+    requantize_pairs(gm)
     gm.graph.eliminate_dead_code()
     gm.graph.lint()
     gm.recompile()
@@ -172,16 +173,11 @@ def _edge(gm: GraphModule, node: Node | None) -> tuple[Node | None, QParams | No
     if not _is_dequantize(node):
         return Reason("float_input", f"operand {node.name} is float", str(node.target), "quantized")
     if graph.op_of(node) == graph.DEQUANTIZE:
-        return (node.args[0], _input_params(node))  # type: ignore[return-value]
+        return (node.args[0], input_params(node))  # type: ignore[return-value]
     params = _channel_params(gm, node)
     if params is None:
         return Reason("constant", f"scale of {node.name}", "computed", "a constant")
     return (node.args[0], params)  # type: ignore[return-value]
-
-
-def _input_params(node: Node) -> QParams:
-    params = params_of(node)
-    return dataclasses.replace(params, dtype=graph.val_of(node).dtype)
 
 
 def _channel_params(gm: GraphModule, node: Node) -> QParams | None:
@@ -236,13 +232,6 @@ def _fold(gm: GraphModule, node: Node, match: _Match) -> None:
             gm.graph.erase_node(dead)
 
 
-def fusion_target(spec: OpSpec) -> Any:
-    """The registered overload of a fused operator."""
-    from fused_quant import dialect
-
-    return dialect.define(spec)
-
-
 def _sources(match: _Match) -> tuple[Node, ...]:
     """Every node that disappears into the fused operator, for origins and metadata."""
     dequantizes = [
@@ -257,48 +246,3 @@ def _attribute_values(match: _Match) -> list[Any]:
     schema = fusion_target(match.spec)._schema
     names = [a.name for a in schema.arguments][-len(match.call.attributes) :]
     return [match.call.attributes[name] for name in names] if match.call.attributes else []
-
-
-def block_arguments(gm: GraphModule, before: Node, params: QParams | None) -> list[Any]:
-    """The five fields of a block, as arguments of a call node inserted at `before`."""
-    if params is None:
-        return [None, None, torch.float32, 0, 0]
-    scale = graph.add_constant(gm, before, params.scale, "fused_quant_scale")
-    zero_point = graph.add_constant(gm, before, params.zero_point, "fused_quant_zero_point")
-    return [scale, zero_point, params.dtype, params.quant_min, params.quant_max]
-
-
-def _requantize_pairs(gm: GraphModule) -> None:
-    """Dequantize -> quantize becomes requantize; nothing at all if it cannot change a code."""
-    for node in graph.calls(gm):
-        source = node.args[0] if node.args else None
-        if graph.op_of(node) != graph.QUANTIZE or graph.op_of(source) != graph.DEQUANTIZE:
-            continue
-        assert isinstance(source, Node)
-        before, after = _input_params(source), params_of(node)
-        codes = source.args[0]
-        assert isinstance(codes, Node)
-        if _is_identity(codes, before, after):
-            node.replace_all_uses_with(codes)
-            codes.meta[graph.ORIGIN] = tuple(
-                dict.fromkeys((*graph.origins(codes), *graph.origins(source), *graph.origins(node)))
-            )
-            gm.graph.erase_node(node)
-            continue
-        arguments: list[Any] = [codes]
-        arguments += block_arguments(gm, node, before)
-        arguments += block_arguments(gm, node, after)
-        target = fusion_target(REQUANTIZE)
-        fused = graph.call(gm, node, target, tuple(arguments), (source, node))
-        node.replace_all_uses_with(fused)
-        gm.graph.erase_node(node)
-
-
-def _is_identity(codes: Node, before: QParams, after: QParams) -> bool:
-    """Same grid, and bounds that no code of the source can exceed."""
-    if not before.same_grid(after) or graph.val_of(codes).dtype != after.dtype:
-        return False
-    info = torch.iinfo(after.dtype)
-    whole = after.quant_min <= info.min and after.quant_max >= info.max
-    within = before.quant_min >= after.quant_min and before.quant_max <= after.quant_max
-    return whole or within

@@ -16,6 +16,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule, Node
 
 ORIGIN = "fused_quant_origin"
+LIFTED = "fused_quant_lifted"
 CONSTANT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 _qd = torch.ops.quantized_decomposed
@@ -203,12 +204,14 @@ def constant_targets(program: ExportedProgram) -> dict[str, str]:
 def unlifted(program: ExportedProgram) -> GraphModule:
     """A private copy of a program's graph, constants as get_attr nodes and edge wrappers removed.
 
-    Every node carries its own name as its origin. The program itself is not touched.
+    Every node carries its own name as its origin. `meta[LIFTED]` of the copy maps the placeholder
+    of each constant to its attribute. The program itself is not touched.
     """
     graph = torch.fx.Graph()
     gm = GraphModule(torch.nn.Module(), graph)
     names = constant_targets(program)
     mapping: dict[Node, Node] = {}
+    gm.meta[LIFTED] = {}
     for node in program.graph.nodes:
         if node.op == "placeholder" and node.name in names:
             target = names[node.name]
@@ -219,11 +222,13 @@ def unlifted(program: ExportedProgram) -> GraphModule:
             tensor = real_tensor(stored)
             gm.register_buffer(attribute, None if tensor is None else tensor.detach())
             new = graph.get_attr(attribute)
-        elif node.op == "call_function":
-            new = graph.node_copy(node, mapping.__getitem__)
-            new.target = op_of(node)
+            gm.meta[LIFTED][node.name] = attribute
         else:
             new = graph.node_copy(node, mapping.__getitem__)
+            if node.op == "call_function":
+                new.target = op_of(node)
+            elif node.op == "get_attr":  # a submodule: a delegate, a branch
+                setattr(gm, str(node.target), fetch_attr(program.graph_module, str(node.target)))
         new.meta = dict(node.meta)
         new.meta[ORIGIN] = (node.name,)
         mapping[node] = new

@@ -12,10 +12,10 @@ import torch
 from torch.fx import GraphModule, Node
 
 from fused_quant import graph
-from fused_quant.fuse import block_arguments, fusion_target
 from fused_quant.ops import registry
 from fused_quant.ops.requantize import REQUANTIZE
 from fused_quant.ops.spec import Fusion
+from fused_quant.passes.blocks import block_arguments, fusion_target
 from fused_quant.qparams import BLOCK_FIELDS, BYTE_OFFSET, QParams, to_signed
 
 _UNSIGNED = QParams.per_tensor(1.0, BYTE_OFFSET, torch.uint8, 0, 255)

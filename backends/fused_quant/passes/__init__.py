@@ -1,2 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Graph rewrites, one per module. Each is a function of a GraphModule and keeps its meaning."""
+"""Graph rewrites, one per module.
+
+The public ones are classes that take a GraphModule or an ExportedProgram (docs/passes.md); the
+others are functions of a GraphModule and keep its meaning.
+"""
+
+from fused_quant.passes.checks import AssertNoFusedQuantOps
+from fused_quant.passes.decompose import DecomposeFusedQuant, decompose_unclaimed
+from fused_quant.passes.requantize import ReplaceDequantQuantWithRequantize
+
+__all__ = [
+    "AssertNoFusedQuantOps",
+    "DecomposeFusedQuant",
+    "ReplaceDequantQuantWithRequantize",
+    "decompose_unclaimed",
+]
