@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from fused_quant.ops import rescaling
 from fused_quant.ops.common import check_int8_activations, parser, tensor
@@ -40,7 +39,8 @@ def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
 
 
 def _aten_embedding(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
-    return F.embedding(attributes["indices"], tensor(tensors, "weight"))
+    result: torch.Tensor = _aten.embedding.default(tensor(tensors, "weight"), **attributes)
+    return result
 
 
 def _indices(value: Any) -> Any:

@@ -42,6 +42,12 @@ from fused_quant.reasons import Reason
 
 _aten = torch.ops.aten
 Function = Callable[[torch.Tensor, float, float], torch.Tensor]
+# The tables' functions, in the order of their float64 operations.
+_FUNCTIONS: dict[str, Function] = {
+    "add": lambda x, c, k: x + k * c,
+    "sub": lambda x, c, k: x - k * c,
+    "rsub": lambda x, c, k: c - k * x,
+}
 
 
 def _float32(value: Any) -> float:
@@ -59,9 +65,13 @@ def _check_numbers(site: Site) -> Reason | None:
     return check_int8_activations(site, ["inp"])
 
 
-def _sum_spec(name: str, function: Function, targets: tuple[Any, ...]) -> OpSpec:
+def _sum_spec(name: str, targets: tuple[Any, ...]) -> OpSpec:
+    function, overload = _FUNCTIONS[name], getattr(torch, name)
+
     def aten(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
-        return function(tensor(tensors, "inp"), attributes["other"], attributes["alpha"])
+        x = tensor(tensors, "inp")
+        result: torch.Tensor = overload(x, attributes["other"], alpha=attributes["alpha"])
+        return result
 
     def reference(site: Site, tensors: Tensors) -> torch.Tensor:
         source, out = site.block("inp"), site.result
@@ -126,7 +136,7 @@ def _parse_quotient(node: Node) -> Call | Reason:
     divisor = call.attributes["other"]
     if divisor == 0:
         return Reason("attribute", "argument other", "0", "a divisor that is not 0")
-    return dataclasses.replace(call, attributes={"other": 1.0 / divisor})
+    return dataclasses.replace(call, attributes={"other": _float32(1.0 / divisor)})
 
 
 _PRODUCTS = (_aten.mul.Scalar, _aten.mul_.Scalar)
@@ -152,6 +162,6 @@ register(
         ),
     )
 )
-register(_sum_spec("add", lambda x, c, k: x + k * c, (_aten.add.Scalar, _aten.add_.Scalar)))
-register(_sum_spec("sub", lambda x, c, k: x - k * c, (_aten.sub.Scalar, _aten.sub_.Scalar)))
-register(_sum_spec("rsub", lambda x, c, k: c - k * x, (_aten.rsub.Scalar,)))
+register(_sum_spec("add", (_aten.add.Scalar, _aten.add_.Scalar)))
+register(_sum_spec("sub", (_aten.sub.Scalar, _aten.sub_.Scalar)))
+register(_sum_spec("rsub", (_aten.rsub.Scalar,)))
