@@ -173,7 +173,7 @@ def test_scalar_second_argument(scalar: float) -> None:
 
 def test_tag_of_the_fused_operator_on_annotated_nodes() -> None:
     gm = _annotated(fused_quant.default_quantizer(), _ConvLinear(), IMAGE)
-    assert _node(gm, _aten.conv2d.default).meta["quantization_tag"] == "convolution"
+    assert _node(gm, _aten.conv2d.default).meta["quantization_tag"] == "conv2d"
     assert _node(gm, _aten.linear.default).meta["quantization_tag"] == "linear"
 
 
@@ -224,7 +224,7 @@ def test_sharing_never_points_forward() -> None:
         shared += 1
         edge = annotation.output_qspec.edge_or_node
         assert all(order[member] <= order[node] for member in edge)
-    assert shared == 3  # view, permute and the second pool; the first has nothing to share
+    assert shared == 4  # view, permute and both pools
 
 
 def _ours_for_linear() -> fused_quant.FusedQuantQuantizer:

@@ -83,7 +83,7 @@ register(
             reference=_reference,
             covers=dot.covers,
         ),
-        annotation=Annotation((_aten.linear.default,)),
+        annotation=Annotation((_aten.linear.default,), weights=("weight",)),
         runtime=Runtime(_supported, _lower, Layout.FREE),
     )
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The backend's own quantization, for every operator that has a runtime kernel.
+"""The backend's own quantization, for every operator that the registry can quantize.
 
 int8 activations per tensor, symmetric int8 weights per channel.
 """
@@ -7,88 +7,117 @@ int8 activations per tensor, symmetric int8 weights per channel.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import torch
 from torchao.quantization.pt2e import (
+    FakeQuantize,
+    FusedMovingAvgObsFakeQuantize,
     HistogramObserver,
+    MinMaxObserver,
+    MovingAverageMinMaxObserver,
+    MovingAveragePerChannelMinMaxObserver,
     PerChannelMinMaxObserver,
 )
 from torchao.quantization.pt2e.quantizer.quantizer import QuantizationSpec
 from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
 
-from fused_quant.ops import activation, registry
-from fused_quant.ops.spec import Sharing
+from fused_quant.ops import registry
+from fused_quant.ops.spec import OpSpec, Sharing
 from fused_quant.quantizer.core_aten import get_core_aten_quantizers
 from fused_quant.quantizer.op_quantizer import OpQuantizer
 from fused_quant.quantizer.quantizer import FusedQuantQuantizer
 
-_aten = torch.ops.aten
 _EPS = 2.0**-24  # smallest scale an observer may give: far below any trained tensor's
 
+# Made once, so that the specs of two calls are equal and torchao lets equal specs share observers.
+_CALIBRATED = HistogramObserver.with_args(eps=_EPS)
+_WEIGHT = MinMaxObserver.with_args(eps=_EPS)
+_WEIGHTS = PerChannelMinMaxObserver.with_args(eps=_EPS)
+_TRAINED = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=_EPS)
+_TRAINED_WEIGHT = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=_EPS)
+_TRAINED_WEIGHTS = FakeQuantize.with_args(observer=MovingAveragePerChannelMinMaxObserver, eps=_EPS)
 
-def default_config() -> QuantizationConfig:
-    """int8 activations per tensor, symmetric int8 weights per output channel.
+
+def default_config(per_channel: bool = True, qat: bool = False) -> QuantizationConfig:
+    """int8 activations per tensor, symmetric int8 weights per output channel, or per tensor.
 
     Activations: [-128, 127], affine, histogram calibration. Weights: [-127, 127], min/max. The bias
-    stays float here and is quantized to int32 when the operator is fused.
+    stays float here and is quantized to int32 when the operator is fused. qat: fake quantization
+    that follows a moving average of minimum and maximum, for `prepare_qat_pt2e`.
     """
     activations = QuantizationSpec(
         dtype=torch.int8,
         quant_min=-128,
         quant_max=127,
         qscheme=torch.per_tensor_affine,
-        observer_or_fake_quant_ctr=HistogramObserver.with_args(eps=_EPS),
+        observer_or_fake_quant_ctr=_TRAINED if qat else _CALIBRATED,
     )
+    one_scale, many_scales = (_TRAINED_WEIGHT, _TRAINED_WEIGHTS) if qat else (_WEIGHT, _WEIGHTS)
     weights = QuantizationSpec(
         dtype=torch.int8,
         quant_min=-127,
         quant_max=127,
-        qscheme=torch.per_channel_symmetric,
-        ch_axis=0,
-        observer_or_fake_quant_ctr=PerChannelMinMaxObserver.with_args(eps=_EPS),
+        qscheme=torch.per_channel_symmetric if per_channel else torch.per_tensor_symmetric,
+        ch_axis=0 if per_channel else None,
+        observer_or_fake_quant_ctr=many_scales if per_channel else one_scale,
     )
-    return QuantizationConfig(activations, activations, weights, None)
+    return QuantizationConfig(activations, activations, weights, None, qat)
 
 
-def _further_quantizers(config: QuantizationConfig) -> list[OpQuantizer]:
-    """Operators that are not core ATen, and data movement, out of the registry."""
-    quantizers = [
+def _of_spec(spec: OpSpec, known: set[Any], config: QuantizationConfig) -> list[OpQuantizer]:
+    """One quantizer for each of the spec's spellings that is not among `known`."""
+    annotation = spec.annotation
+    assert annotation is not None
+    return [
         OpQuantizer(
-            _aten.linear.default, config, ("input",), weights=("weight",), others=("bias",)
-        ),
-        OpQuantizer(_aten.clamp.default, config, ("self",), targets=activation.CLAMP),
-    ]
-    known = {
-        target for q in get_core_aten_quantizers(config, config) for target in (q.op, *q.targets)
-    }
-    known |= {_aten.linear.default, *activation.CLAMP}
-    for spec in registry.specs():
-        if spec.annotation is None or spec.runtime is None:
-            continue
-        targets = tuple(t for t in spec.annotation.targets if t not in known)
-        if not targets:
-            continue
-        shares = spec.annotation.sharing is Sharing.INPUT
-        quantizers.append(
-            OpQuantizer(targets[0], config, ("self", "input"), targets=targets, shares_input=shares)
+            target,
+            config,
+            annotation.activations,
+            annotation.weights,
+            ("bias",) if annotation.weights else (),
+            node_filter=annotation.condition,
+            shares_input=annotation.sharing is Sharing.INPUT,
+            fixed_output=annotation.fixed_output,
+            moves_data=spec.moves_data,
         )
-        known.update(targets)
-    return quantizers
+        for target in annotation.targets
+        if target not in known
+    ]
+
+
+def _core(
+    weighted: QuantizationConfig, unweighted: QuantizationConfig, annotated: list[OpSpec]
+) -> list[OpQuantizer]:
+    """The quantizers every backend shares, for the spellings and ranges the registry knows."""
+    fixed = {
+        target: spec.annotation.fixed_output
+        for spec in annotated
+        if spec.annotation is not None
+        for target in spec.annotation.targets
+    }
+    return [
+        dataclasses.replace(
+            quantizer,
+            targets=tuple(target for target in quantizer.targets if target in fixed),
+            fixed_output=fixed[quantizer.op],
+        )
+        for quantizer in get_core_aten_quantizers(unweighted, weighted)
+        if quantizer.op in fixed
+    ]
 
 
 def default_quantizer(config: QuantizationConfig | None = None) -> FusedQuantQuantizer:
-    """The quantizer to use when nothing else is wanted; `config` replaces `default_config()`."""
+    """The quantizer to use when nothing else is wanted; `config` replaces `default_config()`.
+
+    For every operator of the registry that says how it is quantized. Grouped transposed
+    convolutions have weights of one scale unless `config` is given.
+    """
     registry.load()
-    chosen = default_config() if config is None else config
-    supported = {
-        target
-        for spec in registry.specs()
-        if spec.annotation is not None and spec.runtime is not None
-        for target in spec.annotation.targets
-    }
-    core = [
-        dataclasses.replace(q, targets=tuple(t for t in q.targets if t in supported))
-        for q in get_core_aten_quantizers(chosen, chosen)
-        if q.op in supported
-    ]
-    return FusedQuantQuantizer([*core, *_further_quantizers(chosen)])
+    weighted = default_config() if config is None else config
+    unweighted = default_config(per_channel=False) if config is None else config
+    annotated = [spec for spec in registry.specs() if spec.annotation is not None]
+    core = _core(weighted, unweighted, annotated)
+    known = {target for quantizer in core for target in (quantizer.op, *quantizer.targets)}
+    own = [quantizer for spec in annotated for quantizer in _of_spec(spec, known, weighted)]
+    return FusedQuantQuantizer([*core, *own])

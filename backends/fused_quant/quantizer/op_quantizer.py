@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 from torchao.quantization.pt2e.quantizer.quantizer import (
-    Q_ANNOTATION_KEY,
-    QuantizationAnnotation,
+    FixedQParamsQuantizationSpec,
     QuantizationSpec,
     QuantizationSpecBase,
     SharedQuantizationSpec,
@@ -21,16 +20,20 @@ from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
 from fused_quant import graph
 from fused_quant.ops import activation
 from fused_quant.ops.padding import zero_padding
+from fused_quant.ops.spec import FixedOutput
+from fused_quant.passes.normalize_edges import value_of
+from fused_quant.qparams import BYTE_OFFSET
+from fused_quant.quantizer.annotations import (
+    claim,
+    claim_float,
+    fused_name,
+    is_annotated,
+    output_spec,
+    short_name,
+)
 
-OWNED = "fused_quant_owned"
-TAG = "quantization_tag"
 NodeFilter = Callable[[Node], bool]
-
-
-def is_annotated(node: Node) -> bool:
-    """True if any PT2E quantizer has claimed the node."""
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
-    return annotation is not None and annotation._annotated
+_BYTES = {torch.int8: 0, torch.uint8: BYTE_OFFSET}  # dtype -> its codes less those of int8
 
 
 def arg1_is_scalar(node: Node) -> bool:
@@ -43,30 +46,23 @@ def arg1_is_tensor(node: Node) -> bool:
     return len(node.args) > 1 and isinstance(node.args[1], Node)
 
 
-def _claim(
-    node: Node,
-    tag: str,
-    inputs: dict[Node, QuantizationSpecBase | None],
-    output: QuantizationSpecBase | None,
-) -> None:
-    node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(
-        input_qspec_map=inputs, output_qspec=output, _annotated=True
-    )
-    node.meta[OWNED] = True
-    node.meta[TAG] = tag
+def _anything(node: Node) -> bool:
+    return True
 
 
 @dataclasses.dataclass(frozen=True)
 class OpQuantizer:
-    """Annotates one ATen operator.
+    """Annotates one ATen operator; `FusedQuantQuantizer.fuse` folds what it annotated.
 
     op: the operator it stands for. targets: every spelling matched (in-place, training IR); `op`
-    itself is always one. config: the caller's parameters; nothing is changed in it but the axis of
+    itself is always one. config: a `QuantizationConfig`, or any object with its fields; a field may
+    be a function of the node that returns a spec. Nothing is changed in it but the axis of
     per-channel weights of a transposed convolution. activations, weights, others: names of ATen
-    arguments; those in `others` stay in float unless config.bias says otherwise.
-    node_filter: further condition. shares_input: the output has the first activation's parameters,
-    and the operator is only annotated behind a quantized producer. fuses_activation: a clamping
-    activation behind the operator is quantized together with it.
+    arguments, tensors or lists of tensors; those in `others` stay in float unless config.bias says
+    otherwise. node_filter: further condition. shares_input: the output has the first activation's
+    parameters. moves_data: with it, the operator is only annotated behind a quantized producer.
+    fuses_activation: a clamping activation behind the operator is quantized together with it.
+    fixed_output: 8-bit parameters of an output whose range is known whatever the data.
     """
 
     op: Any
@@ -78,11 +74,13 @@ class OpQuantizer:
     node_filter: NodeFilter | None = None
     shares_input: bool = False
     fuses_activation: bool = True
+    fixed_output: FixedOutput | None = None
+    moves_data: bool = False
 
     @property
     def name(self) -> str:
-        """The operator's name, used as `quantization_tag`."""
-        return str(self.op._schema.name).split("::")[-1]
+        """The operator's name, the `quantization_tag` where no fused operator is defined."""
+        return short_name(self.op)
 
     def matches(self, node: Node) -> bool:
         """True if this quantizer is for the node."""
@@ -91,56 +89,99 @@ class OpQuantizer:
             return False
         return self.node_filter is None or self.node_filter(node)
 
-    def annotate(self, node: Node) -> None:
-        """Claim a matching node, and the activation fused with it.
+    def annotate(self, node: Node, admits: NodeFilter = _anything) -> None:
+        """Claim a matching node, and the neighbours fused with it if `admits` is true of them.
 
-        Leaves the node alone when an operand is not a float tensor or a sharing annotation would
-        have nothing to share.
+        Leaves the node alone when an operand is not a float tensor, when nobody reads the result,
+        or when a sharing annotation would have nothing to share.
         """
         bound = graph.bind(node)
-        sources = [bound.get(name) for name in self.activations]
-        tensors = [source for source in sources if isinstance(source, Node)]
-        if not tensors or not all(graph.is_float_tensor(n) for n in (*tensors, node.args[0])):  # type: ignore[arg-type]
+        activations, weights, others = (
+            _tensors(bound, names) for names in (self.activations, self.weights, self.others)
+        )
+        observed = (*activations, *weights)
+        value = value_of(node)
+        if not observed or value is None or not all(map(graph.is_float_tensor, (*observed, value))):
             return
+        if value is not node and is_annotated(value):
+            return
+        tag = fused_name(node, self.name)
         if self.shares_input:
-            self._annotate_sharing(node, tensors[0])
+            self._annotate_sharing(node, value, activations[0], tag)
             return
         inputs: dict[Node, QuantizationSpecBase | None] = {}
-        for source in tensors:
-            if self.weights and _is_own_padding(source):
+        spec = _resolved(self.config.input_activation, node)
+        for source in activations:
+            if self.weights and _is_own_padding(source) and admits(source):
                 # Quantized in front of the padding, which the fused operator takes in: two
                 # observers around it would give two grids.
-                _claim(
-                    source,
-                    self.name,
-                    {source.all_input_nodes[0]: self.config.input_activation},
-                    None,
-                )
+                claim(source, tag, {source.all_input_nodes[0]: spec}, None)
             else:
-                inputs[source] = self.config.input_activation
-        for name in self.weights:
-            if isinstance(bound.get(name), Node):
-                inputs[bound[name]] = _weight_spec(self.config, node)
-        for name in self.others:
-            if isinstance(bound.get(name), Node) and self.config.bias is not None:
-                inputs[bound[name]] = self.config.bias
-        chain = [node]
-        norm = _own_batch_norm(node) if self.weights else None
+                inputs[source] = spec
+        inputs.update(dict.fromkeys(weights, _weight_spec(self.config, node)))
+        if self.config.bias is not None:
+            inputs.update(dict.fromkeys(others, _resolved(self.config.bias, node)))
+        chain = self._chain(node, value, admits)
+        for member in chain:
+            output = self._output_spec(node) if member is chain[-1] else None
+            claim(member, tag, inputs if member is node else {}, output)
+
+    def _chain(self, node: Node, value: Node, admits: NodeFilter) -> list[Node]:
+        """The node and what is quantized together with it; the last one gives the result."""
+        chain = [node] if value is node else [node, value]
+        norm = _own_batch_norm(value) if self.weights else None
         if norm is not None:
             chain.append(norm)
         follower = _fusable_activation(chain[-1]) if self.fuses_activation else None
-        if follower is not None:
+        if follower is not None and admits(follower):
             chain.append(follower)
-        for member in chain:
-            output = self.config.output_activation if member is chain[-1] else None
-            _claim(member, self.name, inputs if member is node else {}, output)
+        return chain
 
-    def _annotate_sharing(self, node: Node, source: Node) -> None:
-        produced = source.meta.get(Q_ANNOTATION_KEY)
-        if produced is None or produced.output_qspec is None:
+    def _output_spec(self, node: Node) -> QuantizationSpecBase | None:
+        spec = _resolved(self.config.output_activation, node)
+        fixed = self.fixed_output
+        if fixed is None or not isinstance(spec, QuantizationSpec) or spec.dtype not in _BYTES:
+            return spec
+        offset = _BYTES[spec.dtype]
+        return FixedQParamsQuantizationSpec(
+            spec.dtype,
+            fixed.scale,
+            fixed.zero_point + offset,
+            fixed.quant_min + offset,
+            fixed.quant_max + offset,
+            torch.per_tensor_affine,
+        )
+
+    def _annotate_sharing(self, node: Node, value: Node, source: Node, tag: str) -> None:
+        """The output shares the parameters of the edge into the node, which is in front of it."""
+        spec = output_spec(source)
+        if spec is None and not self.moves_data:
+            spec = _resolved(self.config.input_activation, node)
+        if spec is None:
             return
         shared = SharedQuantizationSpec((source, node))
-        _claim(node, self.name, {source: produced.output_qspec}, shared)
+        if value is node:
+            claim(node, tag, {source: spec}, shared)
+        else:
+            claim(node, tag, {source: spec}, None)
+            claim(value, tag, {}, shared)
+
+
+def _tensors(bound: Mapping[str, Any], names: Iterable[str]) -> list[Node]:
+    """The nodes among the named arguments, lists of tensors flattened."""
+    found: list[Node] = []
+    for name in names:
+        value = bound.get(name)
+        members = value if isinstance(value, (list, tuple)) else [value]
+        found += [member for member in members if isinstance(member, Node)]
+    return found
+
+
+def _resolved(spec: Any, node: Node) -> QuantizationSpecBase | None:
+    """A field of a config: a spec, or a function of the node that returns one."""
+    if spec is None or isinstance(spec, QuantizationSpecBase) or not callable(spec):
+        return spec
+    return spec(node)
 
 
 def _is_own_padding(node: Node) -> bool:
@@ -176,7 +217,7 @@ def _is_transposed(node: Node) -> bool:
 
 def _weight_spec(config: QuantizationConfig, node: Node) -> QuantizationSpecBase | None:
     """The weight's spec; per-channel weights of a transposed convolution have axis 1."""
-    spec = config.weight
+    spec = _resolved(config.weight, node)
     if isinstance(spec, QuantizationSpec) and spec.ch_axis is not None and _is_transposed(node):
         return dataclasses.replace(spec, ch_axis=1)
     return spec
@@ -184,7 +225,7 @@ def _weight_spec(config: QuantizationConfig, node: Node) -> QuantizationSpecBase
 
 @dataclasses.dataclass(frozen=True)
 class NoopQuantizer:
-    """Keeps an operator in float: claims its nodes with an empty annotation."""
+    """Keeps operators in float: claims their nodes with an empty annotation."""
 
     targets: tuple[Any, ...]
     node_filter: NodeFilter | None = None
@@ -197,7 +238,7 @@ class NoopQuantizer:
 
     def annotate(self, node: Node) -> None:
         """Claim the node without quantizing anything."""
-        node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(_annotated=True)
+        claim_float(node)
 
 
 AnyOpQuantizer = OpQuantizer | NoopQuantizer
