@@ -4,8 +4,8 @@
 Argument order: tensor operands; one block of five (`<operand>_scale`, `_zero_point`, `_dtype`,
 `_quant_min`, `_quant_max`) per operand; the `out` block; the ATen operator's other arguments.
 A block whose scale and zero point are None marks a float edge. An operand that is a list of tensors
-has a block of lists. Tensors that are never quantized (indices, the affine parameters of a
-normalization) come last, among the ATen operator's other arguments.
+has a block of lists (and one float dtype). Tensors that are never quantized (indices, the affine
+parameters of a normalization) come last, among the ATen operator's other arguments.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def schema_of(spec: OpSpec) -> str:
         blocks += [
             _field(f"{name}_scale", "Tensor?", operand),
             _field(f"{name}_zero_point", "Tensor?", operand),
-            _field(f"{name}_dtype", "ScalarType", operand),
+            f"ScalarType {name}_dtype",
             _field(f"{name}_quant_min", "int", operand),
             _field(f"{name}_quant_max", "int", operand),
         ]
@@ -123,6 +123,7 @@ def parse_arguments(spec: OpSpec, bound: dict[str, Any]) -> tuple[dict[str, Any]
 
 def _members(name: str, count: int, block: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The blocks of a list operand's members. ValueError if a field's length differs."""
+    block["dtype"] = [block["dtype"]] * count
     for field, values in block.items():
         if len(values) != count:
             raise ValueError(f"{name}_{field}: got {len(values)} entries for {count} tensors")

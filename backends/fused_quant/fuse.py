@@ -24,6 +24,7 @@ from fused_quant.passes.blocks import block_arguments, fusion_target, input_para
 from fused_quant.passes.normalize_edges import normalize_edges, value_of
 from fused_quant.passes.repair import repair
 from fused_quant.passes.requantize import requantize_pairs
+from fused_quant.passes.restore import restore
 from fused_quant.passes.restore_linear import restore_linear
 from fused_quant.qparams import QParams
 from fused_quant.reasons import Reason
@@ -62,6 +63,7 @@ def fuse_graph(gm: GraphModule, owned: Owned | None = None) -> dict[str, Reason]
     registry.load()
     repair(gm)
     restore_linear(gm)
+    restore(gm, owned)
     normalize_edges(gm)
     reasons: dict[str, Reason] = {}
     for node in graph.calls(gm):
@@ -211,7 +213,8 @@ def _fold(gm: GraphModule, node: Node, match: _Match) -> None:
         fields = [block_arguments(gm, first, match.blocks[name]) for name in members]
         if operand.many:
             arguments.append(codes)
-            blocks += [list(field) for field in zip(*fields, strict=True)]
+            scales, zero_points, dtypes, *bounds = map(list, zip(*fields, strict=True))
+            blocks += [scales, zero_points, dtypes[0], *bounds]
         else:
             arguments += codes
             blocks += fields[0]

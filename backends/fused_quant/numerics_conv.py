@@ -61,7 +61,7 @@ def accumulate_transposed(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """As `accumulate`, for w: [in_c, out_c / groups, ...]; where no tap reaches, acc is the bias."""
+    """As `accumulate`, for w: [in_c, out_c / groups, ...]; where no tap reaches, only the bias."""
     centred = (x.to(torch.int64) - zx).to(torch.float64)
     acc = torch.convolution(
         centred, w.to(torch.float64), None, stride, padding, dilation, True, output_padding, groups

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
+from torch.utils._pytree import tree_map
 
 from fused_quant import dialect
 from fused_quant.ops import registry
@@ -52,7 +53,7 @@ def test_schema_argument_order(spec: OpSpec) -> None:
     names = [argument.name for argument in arguments]
     count = next(i for i, name in enumerate(names) if name.endswith("_scale"))
     operands = names[:count]
-    assert operands in (["inp"], ["inp", "other"], ["inp", "weight", "bias"])
+    assert operands in (["inp"], ["inp", "other"], ["inp", "weight", "bias"], ["weight"])
     blocks = [f"{operand}_{field}" for operand in (*operands, "out") for field in FIELDS]
     assert names[count : count + len(blocks)] == blocks
     further = names[count + len(blocks) :]
@@ -85,6 +86,29 @@ IMAGE = _codes(2, 4, 6, 5)
 KERNEL = _codes(3, 4, 3, 2).clamp(min=-127)
 BIAS = torch.tensor([100, -7, 0], dtype=torch.int32)
 _CONV = (IMAGE, KERNEL, BIAS, *X, *WEIGHT, *ACC, *OUT, [2, 1], [1, 0], [1, 2], 1)
+WIDE, UNIT = _block(2.0, 5, torch.int8), _block(1 / 256, -128, torch.int8)
+
+
+def _reals(*shape: int) -> Tensor:
+    return _codes(*shape).float() / 100 + 0.2
+
+
+def _list_block(*blocks: Block) -> tuple[Any, ...]:
+    """The block of a list operand: lists, but for the dtype."""
+    scales, zero_points, dtypes, *bounds = map(list, zip(*blocks, strict=True))
+    return (scales, zero_points, dtypes[0], *bounds)
+
+
+def _conv1d(padding: list[int]) -> tuple[Any, ...]:
+    tensors = (_codes(2, 4, 9), _codes(3, 4, 2).clamp(min=-127), None)
+    return (*tensors, *X, *WEIGHT, *FLOAT_EDGE, *OUT, [2], padding, [3], 1)
+
+
+def _conv3d(padding: list[int]) -> tuple[Any, ...]:
+    tensors = (_codes(2, 4, 4, 3, 5), _codes(6, 2, 2, 1, 3).clamp(min=-127), None)
+    return (*tensors, *X, *WEIGHT, *FLOAT_EDGE, *WIDE, [1, 2, 1], padding, [1, 1, 2], 2)
+
+
 CALLS: dict[str, tuple[Any, ...]] = {
     "add": (IMAGE, IMAGE[:, :1], *X, *Y, *OUT, 2.0),
     "sub": (IMAGE, IMAGE[0], *X, *Y, *OUT),
@@ -106,7 +130,32 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "avg_pool2d": (IMAGE, *X, *OUT, [3, 2], [], [1, 1], False, True, None),
     "adaptive_avg_pool2d": (IMAGE, *X, *OUT, [3, 2]),
     "mean": (IMAGE, *X, *OUT, [3, 1], False),
+    "gelu": (IMAGE, *X, *OUT, "tanh"),
+    "pow": (IMAGE, *X, *OUT, 3),
+    "add.Scalar": (IMAGE, *X, *OUT, 0.7, -2.0),
+    "sub.Scalar": (IMAGE, *X, *OUT, 0.7),
+    "rsub.Scalar": (IMAGE, *X, *OUT, 0.7, 0.5),
+    "mul.Scalar": (IMAGE, *X, *OUT, -0.3),
+    "bmm": (IMAGE[0], IMAGE[0].transpose(1, 2).contiguous(), *X, *Y, *WIDE),
+    "softmax": (IMAGE, *X, *UNIT, 1),
+    "native_layer_norm": (IMAGE, *X, *OUT, [6, 5], _reals(6, 5), -_reals(6, 5), 1e-5),
+    "rms_norm": (IMAGE, *X, *OUT, [5], _reals(5), 1e-6),
+    "embedding": (_codes(9, 4), *X, *OUT, torch.tensor([[3, 8, 0]])),
+    "cat": ([IMAGE, IMAGE[:, :1]], *_list_block(X, Y), *OUT, 1),
+    "constant_pad_nd": (IMAGE, *X, *OUT, [1, 0, 2, -1], 0.4),
+    "upsample_nearest2d": (IMAGE, *X, *OUT, [9, 7]),
+    "conv1d": _conv1d([1]),
+    "conv1d.sides": _conv1d([2, 1]),
+    "conv3d": _conv3d([1, 0, 1]),
+    "conv3d.sides": _conv3d([1, 0, 0, 2, 1, 1]),
+    "convolution": (
+        *(IMAGE, _codes(4, 3, 3, 2).clamp(min=-127), BIAS, *X, *WEIGHT, *ACC, *OUT),
+        *([2, 1], [1, 0], [1, 2], True, [1, 0], 1),
+    ),
 }
+# Codes that a formula may be off, beyond half a code: terms of add and sub are aligned to 20 bits,
+# softmax and layer norm have intermediate results of their own, rms_norm is float32.
+SLACK = {"add": 1e-3, "sub": 1e-3, "softmax": 0.05, "native_layer_norm": 0.1, "rms_norm": 1e-3}
 
 
 def _call(spec: OpSpec) -> tuple[Any, ...]:
@@ -121,16 +170,20 @@ def _tensors(result: Any) -> list[Tensor]:
     return list(result) if isinstance(result, tuple) else [result]
 
 
+def _channels_last(x: Tensor) -> Tensor:
+    return x.to(memory_format=torch.channels_last) if x.dim() == 4 else x
+
+
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("spec", FUSED, ids=lambda spec: spec.qualified_name)
 def test_fake_kernel_agrees_with_eager(spec: OpSpec, channels_last: bool) -> None:
     args = list(_call(spec))
-    if channels_last and args[0].dim() == 4:
-        args[0] = args[0].to(memory_format=torch.channels_last)
+    if channels_last:
+        args[0] = tree_map(_channels_last, args[0])
     overload = _overload(spec)
     real = _tensors(overload(*args))
     mode = FakeTensorMode()
-    faked = [mode.from_tensor(a) if isinstance(a, Tensor) else a for a in args]
+    faked = tree_map(lambda a: mode.from_tensor(a) if isinstance(a, Tensor) else a, args)
     with mode:
         fake = _tensors(overload(*faked))
     for expected, got in zip(real, fake, strict=True):
@@ -154,25 +207,32 @@ def test_opcheck(spec: OpSpec) -> None:
 @pytest.mark.parametrize("spec", FUSED, ids=lambda spec: spec.qualified_name)
 def test_integer_eager_is_within_a_code_of_float(spec: OpSpec) -> None:
     args = list(_call(spec))
-    schema = _overload(spec)._schema.arguments
-    index = {argument.name: i for i, argument in enumerate(schema)}
-    for operand in ("inp", "other", "weight", "bias"):
-        if operand not in index or args[index[operand]] is None:
-            continue
-        scale, zero = (args[index[f"{operand}_{field}"]] for field in ("scale", "zero_point"))
-        args[index[operand]] = (args[index[operand]].double() - zero) * scale.double()
-        first = index[f"{operand}_scale"]
-        args[first : first + 5] = FLOAT_EDGE
+    index = {argument.name: i for i, argument in enumerate(_overload(spec)._schema.arguments)}
+    assert spec.fusion is not None
+    for operand in spec.fusion.operands:
+        value, first = args[index[operand.name]], index[f"{operand.name}_scale"]
+        if operand.many:
+            blocks = zip(value, args[first], args[first + 1], strict=True)
+            args[index[operand.name]] = [_real(*block) for block in blocks]
+            args[first : first + 5] = _list_block(*[FLOAT_EDGE] * len(value))
+        elif value is not None:
+            args[index[operand.name]] = _real(value, *args[first : first + 2])
+            args[first : first + 5] = FLOAT_EDGE
     out = index["out_scale"]
+    scale, zero = args[out : out + 2]
     args[out : out + 5] = FLOAT_EDGE
     exact = _tensors(_overload(spec)(*args))[0]
     assert exact.dtype == torch.float64
     codes = _tensors(_overload(spec)(*_call(spec)))[0]
     assert codes.dtype == torch.int8
-    steps = (exact / float(OUT[0]) + 7).clamp(-128, 127)
-    # One rounding, of a value known to 31 bits; add and sub align their operands to 20 bits first.
-    slack = 1e-3 if spec.name in ("add", "sub") else 1e-6
+    steps = (exact / float(scale)).nan_to_num(nan=0.0, posinf=1e9, neginf=-1e9) + int(zero)
+    steps = steps.clamp(-128, 127)
+    slack = SLACK.get(spec.qualified_name, 1e-6)
     assert float((codes.double() - steps).abs().max()) <= 0.5 + slack
+
+
+def _real(codes: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
+    return (codes.double() - zero_point) * scale.double()
 
 
 def test_float_edges_run_the_aten_operator() -> None:

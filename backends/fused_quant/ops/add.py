@@ -26,6 +26,7 @@ from fused_quant.ops.spec import (
     Layout,
     Operand,
     OpSpec,
+    Parser,
     Runtime,
     Site,
     Tensors,
@@ -47,6 +48,15 @@ def _parse(node: Node) -> Call | Reason:
     if not isinstance(bound["other"], Node):
         return Reason("operand", "argument other", repr(bound["other"]), "a tensor")
     return Call({"inp": bound["self"], "other": bound["other"]}, {"alpha": float(alpha)})
+
+
+def _parse_reversed(node: Node) -> Call | Reason:
+    """rsub(a, b, alpha) is b - alpha * a."""
+    call = _parse(node)
+    if isinstance(call, Reason):
+        return call
+    operands = {"inp": call.operands["other"], "other": call.operands["inp"]}
+    return Call(operands, call.attributes)
 
 
 def _signed_alpha(site: Site, sign: int) -> float:
@@ -117,7 +127,9 @@ def _lower(sign: int) -> Callable[[Site, Builder], None]:
     return lower
 
 
-def _register(name: str, sign: int, packets: tuple[Any, ...]) -> None:
+def _register(
+    name: str, sign: int, packets: tuple[Any, ...], further: dict[Any, Parser] | None = None
+) -> None:
     aten_op = getattr(torch, name)
 
     def aten(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
@@ -131,16 +143,16 @@ def _register(name: str, sign: int, packets: tuple[Any, ...]) -> None:
             fusion=Fusion(
                 operands=(Operand("inp"), Operand("other")),
                 attributes=("float alpha=1.0",),
-                anchors=dict.fromkeys(packets, _parse),
+                anchors={**dict.fromkeys(packets, _parse), **(further or {})},
                 aten=aten,
                 reference=_reference(sign),
                 covers=_covers,
             ),
-            annotation=Annotation(packets),
+            annotation=Annotation((*packets, *(further or {})), activations=("self", "other")),
             runtime=Runtime(_supported, _lower(sign), Layout.ANY),
         )
     )
 
 
 _register("add", 1, (_aten.add.Tensor, _aten.add_.Tensor))
-_register("sub", -1, (_aten.sub.Tensor, _aten.sub_.Tensor))
+_register("sub", -1, (_aten.sub.Tensor, _aten.sub_.Tensor), {_aten.rsub.Tensor: _parse_reversed})

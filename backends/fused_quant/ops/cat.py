@@ -2,7 +2,8 @@
 """cat: each input requantized to the output's grid, C(zo + R(x - zi; M(si / so))), then joined.
 
 Inputs on the output's own grid are copied. The operand is a list: `Tensor[] inp`, and each field of
-its block is a list as long (`Tensor?[] inp_scale`, ...); sites name the members inp_0, inp_1, ...
+its block but the dtype is a list as long (`Tensor?[] inp_scale`, ...); sites name the members
+inp_0, inp_1, ...
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ def _parse(node: Node) -> Call | Reason:
         return Reason("operand", "argument tensors", repr(inputs), "tensors")
     if len({len(graph.shape_of(n)) for n in inputs}) > 1:
         return Reason("rank", "inputs of several ranks", repr(inputs), "one rank")
+    if len({graph.val_of(n).dtype for n in inputs}) > 1:
+        return Reason("dtype", "inputs of several types", repr(inputs), "one type")
     return Call({f"inp_{i}": n for i, n in enumerate(inputs)}, {"dim": bound["dim"]})
 
 

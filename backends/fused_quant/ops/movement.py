@@ -54,7 +54,11 @@ PERMUTES = (
     _aten.transpose_copy.int,
     _aten.t.default,
     _aten.t_copy.default,
+    _aten.numpy_T.default,
+    _aten.mT.default,
 )
+
+EXPANDS = (_aten.expand.default, _aten.expand_copy.default)
 
 
 def permutation(node: Node) -> tuple[int, ...]:
@@ -64,6 +68,10 @@ def permutation(node: Node) -> tuple[int, ...]:
     if "dims" in bound:
         return tuple(axis % rank for axis in bound["dims"])
     order = list(range(rank))
+    if graph.op_of(node) == _aten.numpy_T.default:
+        return tuple(reversed(order))
+    if graph.op_of(node) == _aten.mT.default:
+        bound |= {"dim0": -2, "dim1": -1}
     if rank >= 2:
         first, second = bound.get("dim0", 0) % rank, bound.get("dim1", 1) % rank
         order[first], order[second] = order[second], order[first]
@@ -102,3 +110,4 @@ def _spec(name: str, targets: tuple[Any, ...], lower: Any) -> OpSpec:
 
 register(_spec("reshape", RESHAPES, _lower_reshape))
 register(_spec("permute", PERMUTES, _lower_permute))
+register(OpSpec(name="expand", targets=EXPANDS, moves_data=True))

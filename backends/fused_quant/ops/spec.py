@@ -40,8 +40,9 @@ class Role(enum.Enum):
 class Operand:
     """A tensor operand of a dialect operator; its block's fields are named `<name>_scale` etc.
 
-    many: a list of tensors. Each field of its block is then a list as long, and everything else
-    (sites, calls, `blocks_of`) knows the members as operands `<name>_0`, `<name>_1`, ...
+    many: a list of tensors of one float dtype. Each other field of its block is then a list as
+    long, and everything else (sites, calls, `blocks_of`) knows the members as operands `<name>_0`,
+    `<name>_1`, ...
     """
 
     name: str

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""addmm(bias, x, w^T) and mm(x, w^T) back to linear(x, w, bias): decomposition's other spelling."""
+"""addmm(bias, x, w^T) and mm(x, w^T) back to linear(x, w, bias): decomposition's other spelling.
+
+Only for a constant w: a product of two activations is a bmm.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ import torch
 from torch.fx import GraphModule, Node
 
 from fused_quant import graph
+from fused_quant.ops import registry
 from fused_quant.ops.movement import PERMUTES, permutation
 
 _aten = torch.ops.aten
 _LINEAR = _aten.linear.default
+_PASSED = (graph.DEQUANTIZE, graph.DEQUANTIZE_CHANNEL, graph.QUANTIZE)
 
 
 def restore_linear(gm: GraphModule) -> None:
@@ -28,11 +33,25 @@ def restore_linear(gm: GraphModule) -> None:
             continue
         x = bound["mat1"] if has_bias else bound["self"]
         weight = transpose.args[0]
+        if not _is_constant(weight):
+            continue
         new = graph.call(gm, node, _LINEAR, (x, weight, bias), (transpose, node))
         node.replace_all_uses_with(new)
         gm.graph.erase_node(node)
         if not transpose.users:
             gm.graph.erase_node(transpose)
+
+
+def _is_constant(node: object) -> bool:
+    """True for a constant, quantized and dequantized or moved or not."""
+    while isinstance(node, Node) and (graph.op_of(node) in _PASSED or _moves(node)):
+        node = node.args[0]
+    return isinstance(node, Node) and node.op == "get_attr"
+
+
+def _moves(node: Node) -> bool:
+    spec = registry.spec_of(graph.op_of(node))
+    return spec is not None and spec.moves_data
 
 
 def _is_transpose(node: object) -> bool:

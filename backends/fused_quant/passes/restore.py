@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every rewrite that puts back together what decomposition takes apart, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch.fx import GraphModule, Node
+
+from fused_quant import graph
+from fused_quant.passes.restore_activations import restore_activations
+from fused_quant.passes.restore_matmul import restore_matmul
+from fused_quant.passes.restore_scalars import restore_scalars
+from fused_quant.passes.restore_square import restore_square
+
+_REWRITES = (restore_activations, restore_matmul, restore_square, restore_scalars)
+
+
+def restore(gm: GraphModule, owned: Callable[[Node], bool] | None = None) -> None:
+    """Rewrite in place, before dequantizes are copied per use. owned: a filter on nodes."""
+    for rewrite in _REWRITES:
+        for node in graph.calls(gm):
+            if not node._erased and (owned is None or owned(node)):
+                rewrite(gm, node)
