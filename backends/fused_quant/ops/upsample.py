@@ -56,7 +56,20 @@ def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
 
 
 def _aten_upsample(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
-    return _upsample(tensor(tensors, "inp"), attributes)
+    """In the core overload, `vec`, where it says the same: by factors alone or by sizes alone."""
+    x, sizes = tensor(tensors, "inp"), attributes["output_size"]
+    scales = [attributes["scales_h"], attributes["scales_w"]]
+    if None not in scales:
+        if sizes == [int(n * s) for n, s in zip(x.shape[2:], scales, strict=True)]:
+            return _vec(x, None, scales)
+    elif scales == [None, None]:
+        return _vec(x, sizes, None)
+    return _upsample(x, attributes)
+
+
+def _vec(x: torch.Tensor, sizes: list[int] | None, scales: list[float] | None) -> torch.Tensor:
+    result: torch.Tensor = _aten.upsample_nearest2d.vec(x, sizes, scales)
+    return result
 
 
 register(

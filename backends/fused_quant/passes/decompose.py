@@ -4,33 +4,23 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from executorch.exir.pass_base import ExportedProgramPassResult
-from torch.export import ExportedProgram, default_decompositions
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from fused_quant import dialect, graph
 from fused_quant.ops import registry
-from fused_quant.ops.spec import Fusion
 from fused_quant.passes.base import GraphPass
 from fused_quant.passes.blocks import fused_spec, is_fused
-from fused_quant.passes.edges import Edges, insert
+from fused_quant.passes.edges import Edges
+from fused_quant.passes.floats import FloatCall, FloatGraphs
 from fused_quant.passes.program import relifted
 
 Filter = Callable[[Node], bool]
-_aten = torch.ops.aten
-# Copies of values: in a graph without mutation they mean nothing.
-_COPIES = (
-    _aten.clone.default,
-    _aten.alias.default,
-    _aten.detach.default,
-    _aten.lift_fresh_copy.default,
-)
 
 
 class DecomposeFusedQuant(GraphPass):
@@ -64,7 +54,11 @@ class DecomposeFusedQuant(GraphPass):
             if is_fused(node) and self.keep is not None and self.keep(node)
         }
         gm = graph.unlifted(exported_program)
-        if not _decompose(gm, lambda node: not kept.isdisjoint(graph.origins(node))):
+
+        def keep(node: Node) -> bool:
+            return not kept.isdisjoint(graph.origins(node))
+
+        if not _decompose(gm, keep, exported_program):
             return ExportedProgramPassResult(exported_program, False)
         return ExportedProgramPassResult(relifted(exported_program, gm), True)
 
@@ -81,24 +75,26 @@ def decompose_unclaimed(
     return result
 
 
-def _decompose(gm: GraphModule, keep: Filter) -> bool:
-    changed = moved = False
-    for node in graph.calls(gm):
-        if fused_spec(node) is not None and not keep(node):
-            moved = _decompose_node(gm, node) or moved
-            changed = True
+def _decompose(gm: GraphModule, keep: Filter, like: ExportedProgram | None = None) -> bool:
+    """Decompose what is not kept; `like` is the program that the graph was copied from."""
+    nodes = [n for n in graph.calls(gm) if fused_spec(n) is not None and not keep(n)]
+    if not nodes:
+        return False
+    calls = [_float_call(gm, node) for node in nodes]
+    graphs = FloatGraphs(calls, like)
+    moved = False
+    for index, node in enumerate(nodes):
+        moved = _replace(gm, node, graphs.write(gm, node, index)) or moved
     if moved:
         _refresh(gm)
-    if changed:
-        gm.graph.eliminate_dead_code()
-    return changed
+    gm.graph.eliminate_dead_code()
+    return True
 
 
-def _decompose_node(gm: GraphModule, node: Node) -> bool:
-    """Replace one node; True if a result is laid out in memory in another way than before."""
+def _float_call(gm: GraphModule, node: Node) -> FloatCall:
+    """The operator of a fused node on dequantized operands, which are inserted in front of it."""
     spec = fused_spec(node)
     assert spec is not None
-    assert spec.fusion is not None
     bound = graph.bind(node)
     _, attributes = dialect.parse_arguments(spec, bound)
     blocks = dialect.blocks_of(gm, node)
@@ -110,83 +106,30 @@ def _decompose_node(gm: GraphModule, node: Node) -> bool:
             operands[name] = codes
         else:
             operands[name] = edges.dequantize(codes, params)
-    out = blocks["out"]
     getitems = [user for user in node.users if graph.op_of(user) is graph.GETITEM]
     wants_others = any(user.args[1] != 0 for user in getitems)
-    results = _inline(gm, node, spec.fusion, operands, attributes, wants_others)
+    return FloatCall(spec, operands, attributes, wants_others)
+
+
+def _replace(gm: GraphModule, node: Node, results: list[Node]) -> bool:
+    """Quantize the first result and put results in the place of a fused node.
+
+    True if a result is laid out in memory in another way than before.
+    """
+    out = dialect.blocks_of(gm, node)["out"]
     if out is not None:
-        results[0] = edges.quantize(results[0], out)
-    old = [node] if spec.fusion.results == 1 else getitems
+        results = [Edges(gm, node).quantize(results[0], out), *results[1:]]
+    is_tuple = isinstance(graph.val_of(node), (tuple, list))
     moved = False
-    for user in old:
-        index: Any = 0 if user is node else user.args[1]
+    for old in list(node.users) if is_tuple else [node]:
+        index: Any = old.args[1] if is_tuple else 0
         new = results[index]
-        moved = moved or graph.val_of(user).stride() != graph.val_of(new).stride()
-        user.replace_all_uses_with(new)
-        gm.graph.erase_node(user)
-    if node not in old:
+        moved = moved or graph.val_of(old).stride() != graph.val_of(new).stride()
+        old.replace_all_uses_with(new)
+        gm.graph.erase_node(old)
+    if is_tuple:
         gm.graph.erase_node(node)
     return moved
-
-
-@functools.cache
-def _decompositions() -> dict[Any, Any]:
-    table: dict[Any, Any] = dict(default_decompositions().items())
-    return table
-
-
-def _inline(
-    gm: GraphModule,
-    node: Node,
-    fusion: Fusion,
-    operands: dict[str, Node | None],
-    attributes: dict[str, Any],
-    wants_others: bool,
-) -> list[Node]:
-    """The operator in float as core ATen calls in front of `node`; its results."""
-    sources = (*operands.values(), *attributes.values())
-    inputs = list(dict.fromkeys(value for value in sources if isinstance(value, Node)))
-
-    def function(*values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        known = dict(zip(inputs, values, strict=True))
-        tensors = {
-            name: None if value is None else known[value] for name, value in operands.items()
-        }
-        rest = {n: known[v] if isinstance(v, Node) else v for n, v in attributes.items()}
-        result = fusion.aten(tensors, rest)
-        others = fusion.others(tensors, rest) if fusion.others and wants_others else ()
-        return (result, *others)
-
-    mode = graph.fake_mode_of(gm)
-    with contextlib.nullcontext() if mode is None else mode, torch.no_grad():
-        values = [graph.val_of(value) for value in inputs]
-        traced = make_fx(function, decomposition_table=_decompositions())(*values)
-    traced.graph.eliminate_dead_code()
-    return _copy_calls(gm, node, traced, inputs)
-
-
-def _copy_calls(gm: GraphModule, node: Node, traced: GraphModule, inputs: list[Node]) -> list[Node]:
-    """The calls of a traced graph, equal ones once, in front of `node`."""
-    places = iter(inputs)
-    mapping: dict[Node, Node] = {}
-    seen: dict[Any, Node] = {}
-    for source in traced.graph.nodes:
-        if source.op == "placeholder":
-            mapping[source] = next(places)
-        elif source.op == "output":
-            return [mapping[value] for value in source.args[0]]
-        elif source.op != "call_function":
-            raise ValueError(f"{node.name}: {node.target} makes a constant, supported: calls only")
-        elif source.target in _COPIES and len(source.args) == 1 and not source.kwargs:
-            mapping[source] = mapping[source.args[0]]
-        else:
-            args = torch.fx.map_arg(source.args, mapping.__getitem__)
-            kwargs = torch.fx.map_arg(source.kwargs, mapping.__getitem__)
-            key = (source.target, repr(args), repr(kwargs))
-            if key not in seen:
-                seen[key] = insert(gm, node, source.target, args, kwargs)
-            mapping[source] = seen[key]
-    raise ValueError(f"{node.name}: traced graph without an output")
 
 
 def _refresh(gm: GraphModule) -> None:
