@@ -9,6 +9,8 @@ grouped into convex, acyclic partitions.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 
 from executorch.exir.backend.backend_details import ExportedProgram
 from torch.fx import GraphModule, Node
@@ -122,11 +124,12 @@ class _Units:
 
 
 def _groups(units: _Units, target: Target) -> list[list[Node]]:
-    """Partitions in graph order; long ones cut into runs, which stay convex and acyclic."""
+    """Partitions in graph order; long ones cut into even runs, which stay convex and acyclic."""
     groups = []
     for members in group(units.gm, set(units.nodes)):
-        size = target.partition_units
-        groups += [members[i : i + size] for i in range(0, len(members), size)]
+        runs = math.ceil(len(members) / target.partition_units)
+        ends = [round(len(members) * run / runs) for run in range(runs + 1)]
+        groups += [members[i:j] for i, j in itertools.pairwise(ends)]
     return groups
 
 

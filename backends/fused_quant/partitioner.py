@@ -11,6 +11,7 @@ from executorch.exir.backend.utils import tag_constant_data
 
 from fused_quant import graph
 from fused_quant.claims import Claims, Refusal, claim
+from fused_quant.passes.decompose import decompose_unclaimed
 from fused_quant.preprocess import FusedQuantBackend, compile_specs
 from fused_quant.target import Target, resolve_target
 
@@ -37,6 +38,15 @@ class FusedQuantPartitioner(Partitioner):
         None: the decomposed spellings are understood too.
         """
         return ([], None)
+
+    def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
+        """Take apart the fused operators that no kernel runs, for `to_edge_transform_and_lower`.
+
+        They become quantize, dequantize and the ATen operator again, which other backends and the
+        portable kernels run.
+        """
+        claims = claim(exported_program, self.target)
+        return decompose_unclaimed(exported_program, lambda node: node.name in claims.partitions)
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag claimed nodes; never raises for a node, but records a `Refusal`."""

@@ -21,7 +21,6 @@ torch.set_num_threads(1)
 
 # No value of one grid lies halfway between two of another: ties are no matter of this file.
 IN, MID, OUT = Grid(0.05, -3), Grid(0.0371, 11), Grid(0.0293, 7)
-U8 = Grid(0.05, 128, 0, 255, torch.uint8)
 I16 = Grid(0.001, 0, -32768, 32767, torch.int16)
 ROW = torch.linspace(-3, 3, 24).reshape(4, 6)
 IMAGE = torch.linspace(-4, 4, 2 * 3 * 6 * 5).reshape(2, 3, 6, 5)
@@ -56,7 +55,6 @@ REFUSED: dict[str, tuple[str, str, nn.Module, tuple[Tensor, ...]]] = {
         _unary(functional.relu, IN, OUT),
         (torch.ones(1, 2, 1, 1, 1, 1, 3),),
     ),
-    "dtype-uint8": ("relu", "dtype", _unary(functional.relu, U8, U8), (ROW,)),
     "dtype-int16": ("relu", "dtype", _unary(functional.relu, I16, I16), (ROW,)),
     "dtype-mixed": ("relu", "dtype", _unary(functional.relu, IN, I16), (ROW,)),
     "zero-point-outside": (

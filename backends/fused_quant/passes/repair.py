@@ -46,7 +46,8 @@ def _refresh(gm: GraphModule) -> None:
             value = graph.fetch_attr(gm, str(node.target))
             if isinstance(value, torch.Tensor):
                 node.meta["val"] = mode.from_tensor(value, static_shapes=True)
-        elif node.op == "call_function":
+        elif node.op == "call_function" and all("val" in n.meta for n in node.all_input_nodes):
+            # Without: a call of another delegate or a branch, which keeps the value it came with.
             with mode:
                 graph.refresh_val(node)
 
