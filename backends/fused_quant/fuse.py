@@ -26,6 +26,7 @@ from fused_quant.passes.repair import repair
 from fused_quant.passes.requantize import requantize_pairs
 from fused_quant.passes.restore import restore
 from fused_quant.passes.restore_linear import restore_linear
+from fused_quant.passes.shield import shielded
 from fused_quant.qparams import QParams
 from fused_quant.reasons import Reason
 
@@ -49,7 +50,8 @@ def fuse(gm: GraphModule, owned: Owned | None = None) -> GraphModule:
     """Fold every `dequantize -> op -> quantize` of a converted module; idempotent.
 
     gm: the result of convert_pt2e, changed in place and returned. owned: a filter on ATen nodes;
-    nodes it refuses are left alone.
+    nodes it refuses stay float, and those of them that a quantizer has annotated are left alone
+    together with the quantize and dequantize around them.
     """
     fuse_graph(gm, owned)
     for node in gm.graph.nodes:
@@ -61,20 +63,21 @@ def fuse(gm: GraphModule, owned: Owned | None = None) -> GraphModule:
 def fuse_graph(gm: GraphModule, owned: Owned | None = None) -> dict[str, Reason]:
     """Fold in place, keeping origins; returns the reason for each candidate that was not folded."""
     registry.load()
-    repair(gm)
-    restore_linear(gm)
-    restore(gm, owned)
-    normalize_edges(gm)
     reasons: dict[str, Reason] = {}
-    for node in graph.calls(gm):
-        if owned is not None and not owned(node):
-            continue
-        found = _match(gm, node)
-        if isinstance(found, _Match):
-            _fold(gm, node, found)
-        elif found is not None:
-            reasons[node.name] = found
-    requantize_pairs(gm)
+    with shielded(gm, owned):
+        repair(gm)
+        restore_linear(gm)
+        restore(gm, owned)
+        normalize_edges(gm)
+        for node in graph.calls(gm):
+            if owned is not None and not owned(node):
+                continue
+            found = _match(gm, node)
+            if isinstance(found, _Match):
+                _fold(gm, node, found)
+            elif found is not None:
+                reasons[node.name] = found
+        requantize_pairs(gm)
     gm.graph.eliminate_dead_code()
     gm.graph.lint()
     gm.recompile()

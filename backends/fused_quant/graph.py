@@ -16,6 +16,15 @@ from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule, Node
 
 ORIGIN = "fused_quant_origin"
+SHIELDED = "fused_quant_shielded"
+_KEPT_META = (
+    "nn_module_stack",
+    "stack_trace",
+    "source_fn_stack",
+    "debug_handle",
+    "quantization_tag",
+    "fused_quant_owned",
+)
 LIFTED = "fused_quant_lifted"
 CONSTANT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
@@ -30,8 +39,11 @@ GETITEM = operator.getitem
 
 
 def op_of(node: Any) -> Any:
-    """The torch operator (or function) a call node runs, without its edge wrapper; else None."""
-    if not isinstance(node, Node) or node.op != "call_function":
+    """The torch operator (or function) a call node runs, without its edge wrapper; else None.
+
+    None as well for a node that rewrites must not see (passes/shield.py).
+    """
+    if not isinstance(node, Node) or node.op != "call_function" or SHIELDED in node.meta:
         return None
     return node.target._op if isinstance(node.target, EdgeOpOverload) else node.target
 
@@ -150,7 +162,7 @@ def call(
     for source in like:
         merged.update(dict.fromkeys(origins(source)))
     node.meta[ORIGIN] = tuple(merged)
-    for key in ("nn_module_stack", "stack_trace", "source_fn_stack", "debug_handle"):
+    for key in _KEPT_META:
         for source in like:
             if key in source.meta:
                 node.meta[key] = source.meta[key]

@@ -18,6 +18,8 @@ from fused_quant.ops.spec import Call
 
 OWNED = "fused_quant_owned"
 TAG = "quantization_tag"
+# How Arm's and Cortex-M's quantizers tell claimed nodes: they do not look at annotations.
+_ARM_CLAIMED = "quantizer_matched"
 
 
 def is_annotated(node: Node) -> bool:
@@ -44,16 +46,21 @@ def claim(
     output: QuantizationSpecBase | None,
 ) -> None:
     """Claim a node for fusing; torchao copies the tag to the quantize and dequantize around it."""
-    node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(
-        input_qspec_map=inputs, output_qspec=output, _annotated=True
-    )
+    _annotate(node, QuantizationAnnotation(inputs, output, _annotated=True))
     node.meta[OWNED] = True
     node.meta[TAG] = tag
 
 
 def claim_float(node: Node) -> None:
     """Claim a node so that nobody quantizes it."""
-    node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(_annotated=True)
+    _annotate(node, QuantizationAnnotation(_annotated=True))
+
+
+def _annotate(node: Node, annotation: QuantizationAnnotation) -> None:
+    # The x86 inductor quantizer reads this field of every annotated pool, whoever annotated it.
+    annotation._is_output_of_quantized_pattern = False
+    node.meta[Q_ANNOTATION_KEY] = annotation
+    node.meta[_ARM_CLAIMED] = True
 
 
 def fused_name(node: Node, otherwise: str) -> str:
