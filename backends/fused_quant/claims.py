@@ -96,14 +96,26 @@ def computes(node: Node) -> bool:
 
 
 class _Units:
-    """Units of one program and the reasons for everything else."""
+    """Units of one program and the reasons for everything else.
+
+    A fused node that is refused gives its quantize and dequantize nodes back: folding is repeated
+    without it, so that the operators around it are seen as they are in the program.
+    """
 
     def __init__(self, program: ExportedProgram, target: Target) -> None:
-        self.gm = graph.unlifted(program)
         self.reasons: dict[str, Reason] = {}
         self.calls = {node.name for node in program.graph.nodes if node.op == "call_function"}
+        self.computing = {node.name for node in program.graph.nodes if computes(node)}
+        self.apart: set[str] = set()  # computing nodes that are not folded into anything
+        while not self._collect(program, target):
+            pass
+
+    def _collect(self, program: ExportedProgram, target: Target) -> bool:
+        """Fold and judge; False if there are more nodes to set apart than before."""
+        self.gm = graph.unlifted(program)
         self.nodes: list[Node] = []
-        fusion_reasons = fuse_graph(self.gm)
+        refused: set[str] = set()
+        fusion_reasons = fuse_graph(self.gm, self._is_folded if self.apart else None)
         rebase(self.gm)
         for node in graph.calls(self.gm):
             if graph.op_of(node) is graph.GETITEM:
@@ -112,8 +124,17 @@ class _Units:
             if reason is None:
                 self.nodes.append(node)
                 continue
+            spec = registry.spec_of(graph.op_of(node))
+            if spec is not None and spec.fusion is not None:
+                refused.update(self.computing.intersection(graph.origins(node)))
             for origin in graph.origins(node):
                 self.reasons.setdefault(origin, reason)
+        done = refused <= self.apart
+        self.apart |= refused
+        return done
+
+    def _is_folded(self, node: Node) -> bool:
+        return self.apart.isdisjoint(graph.origins(node))
 
     def drop(self, nodes: set[Node], reason: Reason) -> None:
         """Stop claiming units."""
