@@ -5,6 +5,7 @@ The public ones are classes that take a GraphModule or an ExportedProgram (docs/
 others are functions of a GraphModule and keep its meaning.
 """
 
+from fused_quant.passes.absorb import QuantAbsorption
 from fused_quant.passes.checks import AssertNoFusedQuantOps
 from fused_quant.passes.decompose import DecomposeFusedQuant, decompose_unclaimed
 from fused_quant.passes.requantize import ReplaceDequantQuantWithRequantize
@@ -12,6 +13,7 @@ from fused_quant.passes.requantize import ReplaceDequantQuantWithRequantize
 __all__ = [
     "AssertNoFusedQuantOps",
     "DecomposeFusedQuant",
+    "QuantAbsorption",
     "ReplaceDequantQuantWithRequantize",
     "decompose_unclaimed",
 ]

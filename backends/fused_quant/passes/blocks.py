@@ -60,7 +60,7 @@ def set_block(gm: GraphModule, node: Node, name: str, params: QParams) -> None:
     arguments = list(graph.bind(node).values())
     for field, value in zip(BLOCK_FIELDS, block_arguments(gm, node, params), strict=True):
         position = schema.index(f"{owner}_{field}")
-        if index is None:
+        if index is None or field == "dtype":  # the members of a list have one float type
             arguments[position] = value
         else:
             members = list(arguments[position])
