@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from torch.fx import GraphModule, Node
@@ -81,12 +82,23 @@ def _merge_neighbours(clusters: _Clusters, claimed: set[_Cluster]) -> bool:
     return False
 
 
+def _merge_independent(clusters: _Clusters, claimed: set[_Cluster]) -> bool:
+    """Merge two clusters that no path through others joins, connected or not: one call for both."""
+    edges = clusters.edges()
+    for first, second in itertools.combinations(sorted(claimed), 2):
+        joined = _reaches_indirectly(edges, first, second)
+        if not joined and not _reaches_indirectly(edges, second, first):
+            clusters.merge(first, second)
+            return True
+    return False
+
+
 def group(gm: GraphModule, units: set[Node]) -> list[list[Node]]:
     """Partition `units`; lists are in graph order, and so are their members.
 
     A getitem goes with the node it takes its value from. Every partition is convex (no path leaves
     and re-enters it), the partitions depend on each other without a cycle, and no two partitions
-    joined by an edge could be merged.
+    could be merged.
     """
 
     def claimed(node: Node) -> bool:
@@ -96,6 +108,8 @@ def group(gm: GraphModule, units: set[Node]) -> list[list[Node]]:
 
     clusters = _Clusters(gm, claimed)
     while _merge_neighbours(clusters, {clusters.of[node] for node in units}):
+        pass
+    while _merge_independent(clusters, {clusters.of[node] for node in units}):
         pass
     groups: dict[_Cluster, list[Node]] = {}
     for node in gm.graph.nodes:

@@ -31,7 +31,7 @@ def _mixed(weight: Weights, last: nn.Module, image: Tensor) -> Tensor:
     x = A.round(image)
     y = B.round(functional.conv2d(x, weight(), padding=1))
     z = A.round(torch.sin(y))
-    return last(B.round(z + z))
+    return last(B.round(z + z)).flatten(1)
 
 
 def _module() -> nn.Module:

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The property of every random graph: what the partitioner accepts, the runtime runs to the bit.
+
+A graph is quantized by us (or, every sixth, by XNNPACK's quantizer), fused, claimed, serialized,
+loaded and run with a poisoned arena; the outputs are those of the fused program in eager mode.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+from torchao.quantization.pt2e import MinMaxObserver, PerChannelMinMaxObserver
+from torchao.quantization.pt2e.quantizer import Quantizer
+
+import fused_quant
+from fused_quant.claims import Claims, claim
+from fused_quant.quantizer import default_config
+from fused_quant.target import resolve_target
+from tests.e2e import routes
+from tests.frontend.graphs import run_natively
+from tests.support.foreign import xnnpack_quantizer
+from tests.support.random_graphs import Inputs, more_inputs, random_module
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of one seed: whether everything was one delegate call, and what was left."""
+
+    seed: int
+    whole: bool
+    refused: tuple[str, ...]
+
+
+def is_foreign(seed: int) -> bool:
+    """True for a seed whose graph another project's quantizer quantizes."""
+    return seed % 6 == 5
+
+
+def quantizer_of(seed: int) -> Quantizer:
+    """The quantizer of a seed; observers that need no histogram, for speed."""
+    if is_foreign(seed):
+        return xnnpack_quantizer(per_channel=bool(seed % 2))
+    config = default_config(per_channel=bool(seed % 4))
+    eps = {"eps": 2.0**-24}
+    activation = dataclasses.replace(
+        config.input_activation,  # type: ignore[type-var]
+        observer_or_fake_quant_ctr=MinMaxObserver.with_args(**eps),
+    )
+    observer = PerChannelMinMaxObserver if seed % 4 else MinMaxObserver
+    weight = dataclasses.replace(
+        config.weight,  # type: ignore[type-var]
+        observer_or_fake_quant_ctr=observer.with_args(**eps),
+    )
+    chosen = dataclasses.replace(
+        config, input_activation=activation, output_activation=activation, weight=weight
+    )
+    return fused_quant.default_quantizer(chosen)
+
+
+def check(seed: int, through_executorch: bool = False) -> Outcome:
+    """AssertionError, with the description of the graph, if the property does not hold."""
+    module, inputs, description = random_module(seed)
+    calibration = more_inputs(inputs, seed, 2)
+    raw = routes.quantize_dequantize(module, calibration, quantizer_of(seed))
+    fused = routes.fused_copy(raw)
+    chosen = raw if seed % 2 else fused
+    program = torch.export.export(chosen, inputs)
+    claims = claim(program, resolve_target(None))
+    calls = [node for node in program.graph.nodes if node.op == "call_function"]
+    whole = not claims.refusals and len(set(claims.partitions.values())) == 1 and bool(calls)
+    try:
+        if whole and not through_executorch:
+            _check_natively(chosen, fused, inputs)
+        else:
+            _check_in_executorch(chosen, fused, raw, inputs, claims, seed)
+    except Exception as error:
+        raise AssertionError(f"seed {seed}: {error}\n{description}") from error
+    refused = tuple(str(r.reason) for r in claims.refusals if r.computes)
+    return Outcome(seed, whole, refused)
+
+
+def _check_natively(chosen: GraphModule, fused: GraphModule, inputs: Inputs) -> None:
+    expected = routes.eager(fused, inputs)
+    routes.assert_same_bits(run_natively(chosen, *inputs), expected)
+
+
+def _check_in_executorch(
+    chosen: GraphModule,
+    fused: GraphModule,
+    raw: GraphModule,
+    inputs: Inputs,
+    claims: Claims,
+    seed: int,
+) -> None:
+    route = routes.ROUTES[seed // 2 % 2]
+    edge = routes.lowered(copy.deepcopy(chosen), inputs, route)
+    got = routes.run(edge, inputs)
+    expected = routes.eager(fused, inputs)
+    if any(refusal.computes for refusal in claims.refusals):
+        # What stays outside computes in float: a code more or less may come of each rounding.
+        rounded = max(1, routes.rounded_tensors(raw))
+        routes.assert_within_codes(got, expected, routes.result_scales(raw), rounded)
+    else:
+        routes.assert_same_bits(got, expected)
+
+
+def exported(seed: int) -> ExportedProgram:
+    """The quantized program of a seed, to look at."""
+    module, inputs, _ = random_module(seed)
+    calibration = more_inputs(inputs, seed, 2)
+    raw = routes.quantize_dequantize(module, calibration, quantizer_of(seed))
+    return torch.export.export(raw, inputs)
