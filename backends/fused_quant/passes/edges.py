@@ -64,7 +64,8 @@ class Edges:
         shape = graph.shape_of(value)
         axis = params.channel_axis(shape)
         if axis is not None:
-            scales, zeros = self._per_channel(params)
+            # ExecuTorch's kernel takes scales in float64 here, and in float32 to dequantize.
+            scales, zeros = self._per_channel(params, torch.float64)
             return self._call(graph.QUANTIZE_CHANNEL, (value, scales, zeros, axis, *rest))
         dtype = graph.val_of(value).dtype
         split, spread = _blocks(shape, params)
@@ -78,8 +79,10 @@ class Edges:
         codes = self._call(graph.QUANTIZE, (steps, 1.0, 0, *rest))
         return self._call(_aten.view.default, (codes, list(shape)))
 
-    def _per_channel(self, params: QParams) -> tuple[Node, Node]:
-        scales = self._constant(params.scale, [-1], torch.float32)
+    def _per_channel(
+        self, params: QParams, dtype: torch.dtype = torch.float32
+    ) -> tuple[Node, Node]:
+        scales = self._constant(params.scale, [-1], dtype)
         return scales, self._constant(params.zero_point, [-1], torch.int64)
 
     def _constant(self, value: torch.Tensor, shape: list[int], dtype: torch.dtype) -> Node:

@@ -127,7 +127,8 @@ def _sink_moves(gm: GraphModule) -> bool:
 def _sink_padding(gm: GraphModule) -> bool:
     """Pad -> quantize -> dequantize becomes quantize -> dequantize -> pad, for zero padding.
 
-    Exact: 0 has the code `zero_point` on every grid. A convolution can then take the padding in.
+    Exact: 0 has the code `zero_point` on every grid. Only in front of a convolution, which can then
+    take the padding in; anywhere else the padding is an operator to be fused itself.
     """
     changed = False
     for node in graph.calls(gm):
@@ -138,7 +139,7 @@ def _sink_padding(gm: GraphModule) -> bool:
         pad = quantize.args[0]
         if not isinstance(pad, Node) or zero_padding(pad) is None or len(pad.users) != 1:
             continue
-        if quantize.args[1:6] != node.args[1:6]:
+        if quantize.args[1:6] != node.args[1:6] or not all(map(_is_convolution, node.users)):
             continue
         codes = graph.call(gm, node, graph.QUANTIZE, (pad.args[0], *quantize.args[1:]), (quantize,))
         real = graph.call(gm, node, graph.DEQUANTIZE, (codes, *node.args[1:]), (node,))
@@ -148,6 +149,10 @@ def _sink_padding(gm: GraphModule) -> bool:
         gm.graph.erase_node(node)
         changed = True
     return changed
+
+
+def _is_convolution(node: Node) -> bool:
+    return any(spec.name.startswith("conv") for spec, _ in registry.anchors_of(graph.op_of(node)))
 
 
 def _is_computed(node: Node) -> bool:
