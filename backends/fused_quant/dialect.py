@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,10 +20,9 @@ from torch._prims_common import suggest_memory_format
 from torch.fx import GraphModule, Node
 
 from fused_quant import graph
-from fused_quant.ops.spec import Fusion, Operand, OpSpec, Site
+from fused_quant.ops.spec import Attributes, Fusion, Operand, OpSpec, Site, Tensors
 from fused_quant.qparams import BLOCK_FIELDS, BYTE_OFFSET, QParams, to_signed, to_unsigned
 
-NAMESPACE = "fused_quant"
 _UPSTREAM = "executorch.backends.fused_quant"
 
 
@@ -38,7 +37,17 @@ def _import_upstream() -> None:
 
 
 _import_upstream()
-_library = torch.library.Library(NAMESPACE, "FRAGMENT")
+_libraries: dict[str, torch.library.Library] = {}
+
+
+def _library(namespace: str) -> torch.library.Library:
+    if namespace not in _libraries:
+        _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")
+    return _libraries[namespace]
+
+
+def _packet(spec: OpSpec) -> Any:
+    return getattr(getattr(torch.ops, spec.namespace), spec.name, None)
 
 
 def _fusion(spec: OpSpec) -> Fusion:
@@ -56,8 +65,9 @@ def schema_of(spec: OpSpec) -> str:
     fusion = _fusion(spec)
     tensors = [_field(o.name, f"Tensor{'?' if o.optional else ''}", o) for o in fusion.operands]
     blocks = []
-    for operand in (*fusion.operands, None):
-        name = "out" if operand is None else operand.name
+    lists = {operand.name: operand for operand in fusion.operands}
+    for name in (*fusion.block_names, "out"):
+        operand = lists.get(name)
         blocks += [
             _field(f"{name}_scale", "Tensor?", operand),
             _field(f"{name}_zero_point", "Tensor?", operand),
@@ -78,10 +88,11 @@ def define(spec: OpSpec) -> Any:
     """
     fusion = _fusion(spec)
     overload = fusion.overload or "default"
-    packet = getattr(getattr(torch.ops, NAMESPACE), spec.name, None)
+    packet = _packet(spec)
     if packet is not None and overload in packet.overloads():
         return getattr(packet, overload)
-    _library.define(schema_of(spec), tags=(torch.Tag.pt2_compliant_tag,))
+    library = _library(spec.namespace)
+    library.define(schema_of(spec), tags=(torch.Tag.pt2_compliant_tag,))
 
     def eager(*args: Any, **kwargs: Any) -> Any:
         return reference(spec, *args, **kwargs)
@@ -89,9 +100,28 @@ def define(spec: OpSpec) -> Any:
     def fake(*args: Any, **kwargs: Any) -> Any:
         return _fake(spec, *args, **kwargs)
 
-    _library.impl(spec.qualified_name, eager, "CPU")
-    torch.library.register_fake(f"{NAMESPACE}::{spec.qualified_name}", fake, lib=_library)
-    return getattr(getattr(getattr(torch.ops, NAMESPACE), spec.name), overload)
+    library.impl(spec.qualified_name, eager, "CPU")
+    torch.library.register_fake(f"{spec.namespace}::{spec.qualified_name}", fake, lib=library)
+    if not spec.is_own and fusion.results == 1:
+        _define_out(spec, library)
+    return getattr(_packet(spec), overload)
+
+
+def _define_out(spec: OpSpec, library: torch.library.Library) -> None:
+    """The spelling that writes into its last argument, under which ExecuTorch looks for kernels."""
+    overload = _fusion(spec).overload
+    arguments = schema_of(spec).split("(", 1)[1].rsplit(") -> ", 1)[0]
+    name = f"{spec.name}.{overload + '_' if overload else ''}out"
+    library.define(f"{name}({arguments}, *, Tensor(a!) out) -> Tensor(a!)")
+
+    def write(*args: Any, out: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        return out.copy_(reference(spec, *args, **kwargs))
+
+    def fake(*args: Any, out: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        return out
+
+    library.impl(name, write, "CPU")
+    torch.library.register_fake(f"{spec.namespace}::{name}", fake, lib=library)
 
 
 def operands_of(spec: OpSpec, bound: dict[str, Any]) -> dict[str, Any]:
@@ -110,8 +140,10 @@ def parse_arguments(spec: OpSpec, bound: dict[str, Any]) -> tuple[dict[str, Any]
     """Split bound arguments into raw blocks by operand name (and `out`) and attributes by name."""
     remaining = dict(bound)
     blocks = {}
-    for operand in (*_fusion(spec).operands, None):
-        name = "out" if operand is None else operand.name
+    fusion = _fusion(spec)
+    lists = {operand.name: operand for operand in fusion.operands}
+    for name in (*fusion.block_names, "out"):
+        operand = lists.get(name)
         block = {field: remaining.pop(f"{name}_{field}") for field in BLOCK_FIELDS}
         if operand is None or not operand.many:
             blocks[name] = block
@@ -132,7 +164,7 @@ def _members(name: str, count: int, block: dict[str, Any]) -> dict[str, dict[str
 
 def _bind_call(spec: OpSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     overload = _fusion(spec).overload or "default"
-    op = getattr(getattr(getattr(torch.ops, NAMESPACE), spec.name), overload)
+    op = getattr(_packet(spec), overload)
     names = [a.name for a in op._schema.arguments]
     defaults = {a.name: a.default_value for a in op._schema.arguments if a.has_default_value()}
     return {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
@@ -156,7 +188,7 @@ def eager_site(spec: OpSpec, bound: dict[str, Any], out_shape: tuple[int, ...]) 
         name=spec.qualified_name,
         shapes={name: tuple(t.shape) for name, t in present.items()},
         dtypes={name: t.dtype for name, t in present.items()},
-        qparams={n: QParams.from_block(**blocks[n], name=n) for n in tensors},
+        qparams={n: QParams.from_block(**blocks[n], name=n) for n in blocks if n != "out"},
         constants=present,
         out=QParams.from_block(**blocks["out"], name="out"),
         out_shape=out_shape,
@@ -179,6 +211,11 @@ def rebased(site: Site) -> Site:
         out = out.shifted(-BYTE_OFFSET, torch.int8)
     elif not bytes_:
         return site
+    for step in _fusion(site.spec).steps:
+        params = site.qparams[step.name]
+        if params is not None and params.dtype == torch.uint8:
+            steps = {step.name: params.shifted(-BYTE_OFFSET, torch.int8)}
+            site = dataclasses.replace(site, qparams={**site.qparams, **steps})
     blocks = {name: site.block(name) for name in bytes_}
     shifted = {name: b.shifted(-BYTE_OFFSET, b.dtype) for name, b in blocks.items()}
     codes = {name: to_signed(site.constants[name]) for name in bytes_ if name in site.constants}
@@ -193,7 +230,35 @@ def rebased(site: Site) -> Site:
 
 def is_fully_quantized(site: Site) -> bool:
     """True if the output and every operand that is present have parameters."""
-    return site.out is not None and all(site.qparams[name] is not None for name in site.shapes)
+    names = (*site.shapes, *(step.name for step in _fusion(site.spec).steps))
+    return site.out is not None and all(site.qparams[name] is not None for name in names)
+
+
+Grid = tuple[float, int, int, int, torch.dtype]  # scale, zero point, lowest and highest code
+
+
+def grids_between(spec: OpSpec, blocks: Mapping[str, QParams | None]) -> dict[str, Grid]:
+    """The parameters of what a chain has in between, as numbers; none for a float edge."""
+    present = {step.name: blocks[step.name] for step in _fusion(spec).steps}
+    return {
+        name: (p.scale_value, p.zero_point_value, p.quant_min, p.quant_max, p.dtype)
+        for name, p in present.items()
+        if p is not None
+    }
+
+
+def in_float(
+    spec: OpSpec, tensors: Tensors, attributes: Attributes, grids: Mapping[str, Grid]
+) -> torch.Tensor:
+    """The operator on float operands; what a chain has in between is rounded to `grids`."""
+    fusion = _fusion(spec)
+    result = fusion.aten(tensors, attributes)
+    for step in fusion.steps:
+        grid = grids.get(step.name)
+        if grid is not None:
+            result = graph.DEQUANTIZE(graph.QUANTIZE(result, *grid), *grid)
+        result = step.aten(result, attributes)
+    return result
 
 
 def reference(spec: OpSpec, *args: Any, **kwargs: Any) -> Any:
@@ -214,7 +279,8 @@ def reference(spec: OpSpec, *args: Any, **kwargs: Any) -> Any:
         if signed is not site and site.result.dtype == torch.uint8:
             result = to_unsigned(result)
     else:
-        result = fusion.aten(_dequantized(spec, bound, blocks), attributes)
+        tensors = _dequantized(spec, bound, blocks)
+        result = in_float(spec, tensors, attributes, grids_between(spec, site.qparams))
         if site.out is not None:
             result = site.out.quantize(result)
     result = _in_format_of(first, result)
@@ -240,7 +306,7 @@ def _fake(spec: OpSpec, *args: Any, **kwargs: Any) -> Any:
     for name, value in operands.items():
         quantized = value is not None and blocks[name]["scale"] is not None
         tensors[name] = value.to(blocks[name]["dtype"]) if quantized else value
-    result = fusion.aten(tensors, attributes)
+    result = in_float(spec, tensors, attributes, {})
     if blocks["out"]["scale"] is not None:
         result = result.to(blocks["out"]["dtype"])
     result = _in_format_of(first, result)

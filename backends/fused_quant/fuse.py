@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Node
 
 from fused_quant import graph, numerics
 from fused_quant.bias import quantize_bias
+from fused_quant.chains import follow
 from fused_quant.ops import activation, registry
 from fused_quant.ops.boundary import params_of
 from fused_quant.ops.spec import Call, OpSpec, Role
@@ -95,7 +96,10 @@ def _match(gm: GraphModule, node: Node) -> _Match | Reason | None:
         if isinstance(call, Reason):
             last = call if last is None or last.code == "overload" else last
             continue
-        return _match_edges(gm, node, spec, call)
+        found = _match_edges(gm, node, spec, call)
+        if isinstance(found, _Match) or spec.is_own:
+            return found
+        last = found
     return last
 
 
@@ -106,6 +110,11 @@ def _match_edges(gm: GraphModule, node: Node, spec: OpSpec, call: Call) -> _Matc
     if value is None:
         return Reason("indices", "a result other than the values is used", "", "values only")
     tail = [node] if value is node else [node, value]
+    chain = follow(fusion.steps, value)
+    if isinstance(chain, Reason):
+        return chain
+    value, tail = chain.value, [*tail, *chain.nodes]
+    call = dataclasses.replace(call, attributes={**call.attributes, **chain.attributes})
     clamp: activation.Range | None = None
     users = list(value.users)
     if fusion.clamps and len(users) == 1:
@@ -127,7 +136,7 @@ def _match_edges(gm: GraphModule, node: Node, spec: OpSpec, call: Call) -> _Matc
         return edges
     codes, blocks = edges
     replaced = (*call.absorbed, *tail)
-    return _Match(spec, call, blocks, codes, out, replaced, tuple(users))
+    return _Match(spec, call, {**blocks, **chain.blocks}, codes, out, replaced, tuple(users))
 
 
 def _clamped(out: QParams, clamp: activation.Range | None) -> QParams:
@@ -221,6 +230,8 @@ def _fold(gm: GraphModule, node: Node, match: _Match) -> None:
         else:
             arguments += codes
             blocks += fields[0]
+    for step in fusion.steps:
+        blocks += block_arguments(gm, first, match.blocks[step.name])
     arguments += blocks
     arguments += block_arguments(gm, first, match.out)
     arguments += _attribute_values(match)

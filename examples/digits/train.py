@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Seeded training of `DigitsNet`: a few seconds on one core, repeatable on a machine."""
+"""Seeded training: a few seconds on one core, repeatable on a machine."""
 
 from __future__ import annotations
 
@@ -15,15 +15,23 @@ BATCH = 64
 PEAK_LEARNING_RATE = 2e-2
 
 
-def train(digits: Digits, seed: int = 0, epochs: int = EPOCHS, progress: bool = True) -> DigitsNet:
+def train(
+    digits: Digits,
+    seed: int = 0,
+    epochs: int = EPOCHS,
+    progress: bool = True,
+    model: nn.Module | None = None,
+) -> nn.Module:
     """Train on the training half with Adam and a one-cycle schedule; returns the model in eval.
+
+    model: another one than a new `DigitsNet`.
 
     One thread is used: a model this small is slower with two, and results then do not depend on
     how a sum was split.
     """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
-    model = DigitsNet()
+    model = DigitsNet() if model is None else model
     count = len(digits.train_labels)
     steps = epochs * (count // BATCH)
     optimizer = torch.optim.Adam(model.parameters(), lr=PEAK_LEARNING_RATE)

@@ -15,19 +15,29 @@ _targets: dict[Any, OpSpec] = {}
 
 
 def register(spec: OpSpec) -> OpSpec:
-    """Add an operator. A second one of the same name and overload is an error."""
+    """Add an operator. A second one of the same name and overload is an error.
+
+    Those from outside the package are asked first, the longest chain of them before the others.
+    """
     from fused_quant import dialect
 
-    if spec.qualified_name in _specs:
-        raise ValueError(f"operator {spec.qualified_name}: registered twice")
-    _specs[spec.qualified_name] = spec
+    if spec.key in _specs:
+        raise ValueError(f"operator {spec.key}: registered twice")
+    _specs[spec.key] = spec
     if spec.fusion is not None:
         _targets[dialect.define(spec)] = spec
         for target, parser in spec.fusion.anchors.items():
-            _anchors.setdefault(target, []).append((spec, parser))
+            candidates = _anchors.setdefault(target, [])
+            candidates.append((spec, parser))
+            candidates.sort(key=_order)
     for target in spec.targets:
         _targets[target] = spec
     return spec
+
+
+def _order(candidate: tuple[OpSpec, Parser]) -> tuple[bool, int]:
+    spec, _ = candidate
+    return (spec.is_own, -len(spec.fusion.steps) if spec.fusion is not None else 0)
 
 
 def load() -> None:

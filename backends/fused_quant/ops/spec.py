@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
+from fused_quant import graph
 from fused_quant.qparams import QParams
 from fused_quant.reasons import Reason
 from fused_quant.target import Target
@@ -24,6 +25,7 @@ from fused_quant.target import Target
 if TYPE_CHECKING:
     from fused_quant.lowering import Builder
 
+NAMESPACE = "fused_quant"
 Tensors = Mapping[str, torch.Tensor | None]
 Attributes = Mapping[str, Any]
 
@@ -110,6 +112,28 @@ class Site:
         return self.out
 
 
+def read_defaults(node: Node) -> Attributes | None:
+    """No attributes, of a call that gives nothing but its tensor; None for any other call."""
+    _, *rest = graph.bind(node).items()
+    schema = {argument.name: argument.default_value for argument in node.target._schema.arguments}  # type: ignore[union-attr]
+    return {} if all(schema[name] == value for name, value in rest) else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A further operator of a chain, behind a quantize and a dequantize of what it reads.
+
+    name: of the block of those two, which the fused operator keeps: the intermediate saturates.
+    targets: ATen spellings, whose first argument is what is read. aten: in float. read: attributes
+    of the call by name, or None for a call that is not meant.
+    """
+
+    name: str
+    targets: tuple[Any, ...]
+    aten: Callable[[torch.Tensor, Attributes], torch.Tensor]
+    read: Callable[[Node], Attributes | None] = read_defaults
+
+
 @dataclasses.dataclass(frozen=True)
 class Fusion:
     """The dialect operator and what becomes it.
@@ -123,6 +147,7 @@ class Fusion:
     channel_axis: the dimension of `weight` that its per-channel scales and the bias belong to.
     clamps: a following relu, relu6, hardtanh or clamp may be fused as clamp bounds.
     keeps_grid: the result consists of input values, so it is exact on the input's own grid.
+    steps: operators behind the anchor, of a chain. `aten` is the anchor alone; `reference` is all.
     """
 
     operands: tuple[Operand, ...]
@@ -137,6 +162,12 @@ class Fusion:
     others: Callable[[Tensors, Attributes], tuple[torch.Tensor, ...]] | None = None
     keeps_grid: bool = False
     channel_axis: Callable[[Attributes], int] = lambda attributes: 0
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def block_names(self) -> tuple[str, ...]:
+        """The operands' names, those of a list not yet told apart, and the steps' names."""
+        return (*(o.name for o in self.operands), *(step.name for step in self.steps))
 
 
 class Sharing(enum.Enum):
@@ -200,6 +231,7 @@ class OpSpec:
     runtime: Runtime | None = None
     targets: tuple[Any, ...] = ()  # of an operator without fusion
     moves_data: bool = False  # copies elements: commutes with quantize and dequantize
+    namespace: str = NAMESPACE
 
     @property
     def qualified_name(self) -> str:
@@ -207,3 +239,14 @@ class OpSpec:
         if self.fusion is not None and self.fusion.overload:
             return f"{self.name}.{self.fusion.overload}"
         return self.name
+
+    @property
+    def is_own(self) -> bool:
+        """True for an operator of the package, False for one registered from outside."""
+        return self.namespace == NAMESPACE
+
+    @property
+    def key(self) -> str:
+        """The qualified name, with the namespace if that is another one than the package's."""
+        prefix = "" if self.is_own else f"{self.namespace}::"
+        return prefix + self.qualified_name

@@ -12,7 +12,7 @@ from torch.fx import GraphModule, Node
 from fused_quant import dialect, graph
 from fused_quant.ops import registry
 from fused_quant.ops.boundary import params_of
-from fused_quant.ops.spec import OpSpec
+from fused_quant.ops.spec import NAMESPACE, OpSpec
 from fused_quant.qparams import BLOCK_FIELDS, QParams
 
 
@@ -47,7 +47,7 @@ def fused_spec(node: Any) -> OpSpec | None:
 def is_fused(node: Any) -> bool:
     """True for a call of any operator of the fused_quant namespace, known or not."""
     op = graph.op_of(node)
-    return isinstance(op, torch._ops.OpOverload) and op.namespace == dialect.NAMESPACE
+    return isinstance(op, torch._ops.OpOverload) and op.namespace == NAMESPACE
 
 
 def set_block(gm: GraphModule, node: Node, name: str, params: QParams) -> None:

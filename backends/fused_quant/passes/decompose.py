@@ -51,7 +51,7 @@ class DecomposeFusedQuant(GraphPass):
         kept = {
             node.name
             for node in exported_program.graph.nodes
-            if is_fused(node) and self.keep is not None and self.keep(node)
+            if fused_spec(node) is not None and self.keep is not None and self.keep(node)
         }
         gm = graph.unlifted(exported_program)
 
@@ -69,9 +69,15 @@ def decompose_unclaimed(
     """The program with every fused operator decomposed that is not `claimed`; a copy if any is.
 
     For a partitioner's `transform_for_pre_decomposition`: ExecuTorch has no kernels for fused
-    operators that no delegate takes. claimed: a predicate on the program's own nodes.
+    operators that no delegate takes. claimed: a predicate on the program's own nodes. Operators
+    registered from outside the package stay: they have kernels of their own, or are decomposed by
+    `DecomposeFusedQuant` before.
     """
-    result: ExportedProgram = DecomposeFusedQuant(claimed)(program).exported_program
+
+    def keep(node: Node) -> bool:
+        return claimed(node) or not is_fused(node)
+
+    result: ExportedProgram = DecomposeFusedQuant(keep)(program).exported_program
     return result
 
 
@@ -108,7 +114,8 @@ def _float_call(gm: GraphModule, node: Node) -> FloatCall:
             operands[name] = edges.dequantize(codes, params)
     getitems = [user for user in node.users if graph.op_of(user) is graph.GETITEM]
     wants_others = any(user.args[1] != 0 for user in getitems)
-    return FloatCall(spec, operands, attributes, wants_others)
+    grids = dialect.grids_between(spec, blocks)
+    return FloatCall(spec, operands, attributes, wants_others, grids)
 
 
 def _replace(gm: GraphModule, node: Node, results: list[Node]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from executorch.exir import EdgeCompileConfig, to_edge
 from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule, Node
 
-from fused_quant import graph
+from fused_quant import dialect, graph
 from fused_quant.ops import registry
 from fused_quant.ops.spec import OpSpec
 from fused_quant.passes.edges import insert
@@ -39,13 +39,15 @@ _COPIES = (
 class FloatCall:
     """One operator on float operands: nodes of the graph it will be written to, or None.
 
-    attributes: as the spec's `aten` takes them; a tensor among them is a node.
+    attributes: as the spec's `aten` takes them; a tensor among them is a node. grids: of the
+    tensors inside of a chain.
     """
 
     spec: OpSpec
     operands: dict[str, Node | None]
     attributes: dict[str, Any]
     wants_others: bool
+    grids: Mapping[str, dialect.Grid]
 
     @property
     def inputs(self) -> list[Node]:
@@ -60,7 +62,7 @@ class FloatCall:
         known = dict(zip(self.inputs, values, strict=True))
         tensors = {n: None if value is None else known[value] for n, value in self.operands.items()}
         rest = {n: known[v] if isinstance(v, Node) else v for n, v in self.attributes.items()}
-        result = fusion.aten(tensors, rest)
+        result = dialect.in_float(self.spec, tensors, rest, self.grids)
         others = fusion.others(tensors, rest) if fusion.others and self.wants_others else ()
         return (result, *others)
 

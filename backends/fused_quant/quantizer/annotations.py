@@ -66,6 +66,8 @@ def _annotate(node: Node, annotation: QuantizationAnnotation) -> None:
 def fused_name(node: Node, otherwise: str) -> str:
     """The fused operator that the node becomes; `otherwise` where none is defined."""
     for spec, parse in registry.anchors_of(graph.op_of(node)):
+        if spec.fusion is not None and spec.fusion.steps:
+            continue  # whether the node begins a chain shows after conversion
         try:
             if isinstance(parse(node), Call):
                 return spec.name

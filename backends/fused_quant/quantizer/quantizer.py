@@ -21,6 +21,7 @@ from fused_quant.quantizer.op_quantizer import (
     OpQuantizer,
     OpQuantizers,
 )
+from fused_quant.quantizer.paddings import number_paddings
 from fused_quant.quantizer.settings import Applied, Choice, Settings
 
 
@@ -85,6 +86,14 @@ class FusedQuantQuantizer(Quantizer):
         """Look only at nodes that `node_filter` is true of; None looks at all of them."""
         self.node_filter = node_filter
         return self
+
+    def transform_for_annotation(self, model: GraphModule) -> GraphModule:
+        """Write the paddings "same" and "valid" as numbers where two numbers say the same.
+
+        torchao folds batch normalization only into convolutions written like that.
+        """
+        number_paddings(model)
+        return model
 
     def annotate(self, model: GraphModule) -> GraphModule:
         """Annotate every node that a quantizer of the list matches and nobody has claimed."""
