@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import executorch.kernels.quantized  # noqa: F401  # out variants of what no delegate takes
 import torch
 from executorch.exir.backend.backend_details import ExportedProgram
@@ -52,9 +54,23 @@ class FusedQuantPartitioner(Partitioner):
         """Tag claimed nodes; never raises for a node, but records a `Refusal`."""
         claims = claim(exported_program, self.target)
         self.refusals = list(claims.refusals)
+        self._warn_of_fused()
         partition_tags = self._tag(exported_program, claims)
         tag_constant_data(exported_program)
         return PartitionResult(exported_program, partition_tags)
+
+    def _warn_of_fused(self) -> None:
+        """Say what must be called when a fused operator stays outside: no kernel runs it there."""
+        left = [r for r in self.refusals if r.operator.startswith("fused_quant.")]
+        if not left:
+            return
+        nodes = "; ".join(f"{r.node} ({r.operator}): {r.reason}" for r in left)
+        warnings.warn(
+            "fused operators stay outside the delegate. Call "
+            "edge.transform([fused_quant.passes.DecomposeFusedQuant()]) before to_executorch, or "
+            f"lower with to_edge_transform_and_lower, which does it. They are {nodes}",
+            stacklevel=3,
+        )
 
     def _tag(self, program: ExportedProgram, claims: Claims) -> dict[str, DelegationSpec]:
         tags: dict[str, DelegationSpec] = {}
