@@ -133,19 +133,19 @@ def table() -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def between_markers(text: str) -> str | None:
-    """What stands between the markers; None unless there is one pair of them, in order."""
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+def between_markers(text: str, begin: str = BEGIN, end: str = END) -> str | None:
+    """What stands between the two markers, each of which stands once in order; else None."""
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
         return None
-    return text.split(BEGIN)[1].split(END)[0].strip("\n")
+    return text.split(begin)[1].split(end)[0].strip("\n")
 
 
-def replaced(text: str, new: str) -> str:
-    """`text` with `new` between its markers. Raises ValueError without one pair of markers."""
-    if between_markers(text) is None:
-        raise ValueError(f"expected one line {BEGIN} and, after it, one line {END}")
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{new}\n{END}{rest.split(END)[1]}"
+def replaced(text: str, new: str, begin: str = BEGIN, end: str = END) -> str:
+    """The text with `new` between the markers. Raises ValueError without them."""
+    if between_markers(text, begin, end) is None:
+        raise ValueError(f"expected one line {begin} and, after it, one line {end}")
+    before, rest = text.split(begin)
+    return f"{before}{begin}\n{new}\n{end}{rest.split(end)[1]}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
