@@ -8,6 +8,8 @@ requantize of scale 1 changes the bytes.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.fx import GraphModule, Node
 
@@ -21,6 +23,7 @@ from fused_quant.qparams import BLOCK_FIELDS, BYTE_OFFSET, QParams, to_signed
 _UNSIGNED = QParams.per_tensor(1.0, BYTE_OFFSET, torch.uint8, 0, 255)
 _SIGNED = QParams.per_tensor(1.0, 0, torch.int8, -128, 127)
 
+_LIST_FIELDS = ("scale", "zero_point", "quant_min", "quant_max")
 _BOUNDARY_ARGUMENTS = ("input", "scale", "zero_point", "quant_min", "quant_max", "dtype")
 
 
@@ -96,35 +99,47 @@ class _Rebase:
 
     def _fused(self, node: Node, fusion: Fusion) -> None:
         bound = graph.bind(node)
-        touched = {}
         for operand in fusion.operands:
-            source = bound[operand.name]
-            if self._was_byte(source) and bound[f"{operand.name}_scale"] is not None:
-                touched[operand.name] = self._signed(source, node)
-        quantized = bound["out_scale"] is not None and bound["out_dtype"] == torch.uint8
-        if not touched and not quantized:
-            return
-        bound |= touched
-        for name in (*touched, *(("out",) if quantized else ())):
-            bound |= self._shifted_block(node, name, bound)
+            if operand.many:
+                self._rebase_list(node, operand.name, bound)
+            elif self._was_byte(bound[operand.name]) and bound[f"{operand.name}_scale"] is not None:
+                bound[operand.name] = self._signed(bound[operand.name], node)
+                self._shift_block(node, operand.name, bound, bound[f"{operand.name}_dtype"])
+        for name in (*(step.name for step in fusion.steps), "out"):
+            if bound[f"{name}_scale"] is not None and bound[f"{name}_dtype"] == torch.uint8:
+                self._shift_block(node, name, bound, torch.int8)
+                if name == "out":
+                    self.signed.add(node)
         node.args, node.kwargs = tuple(bound.values()), {}
         graph.refresh_val(node)
-        if quantized:
-            self.signed.add(node)
 
-    def _shifted_block(self, node: Node, name: str, bound: dict[str, object]) -> dict[str, object]:
-        block = {field: bound[f"{name}_{field}"] for field in BLOCK_FIELDS}
+    def _rebase_list(self, node: Node, name: str, bound: dict[str, Any]) -> None:
+        members = list(bound[name])
+        block = {field: list(bound[f"{name}_{field}"]) for field in _LIST_FIELDS}
+        for i, source in enumerate(members):
+            if not self._was_byte(source) or block["scale"][i] is None:
+                continue
+            members[i] = self._signed(source, node)
+            one = {f"{name}_{field}": values[i] for field, values in block.items()}
+            self._shift_block(node, name, one, bound[f"{name}_dtype"])
+            for field in _LIST_FIELDS:
+                block[field][i] = one[f"{name}_{field}"]
+        bound[name] = members
+        bound.update({f"{name}_{field}": values for field, values in block.items()})
+
+    def _shift_block(
+        self, node: Node, name: str, bound: dict[str, Any], dtype: torch.dtype
+    ) -> None:
+        block = {field: bound[f"{name}_{field}"] for field in _LIST_FIELDS}
         for field in ("scale", "zero_point"):
             value = graph.constant_of(self.gm, block[field])
             if value is None:
                 raise ValueError(f"{node.name}: {name}_{field} is not a constant")
             block[field] = value
-        params = QParams.from_block(**block)  # type: ignore[arg-type]
+        params = QParams.from_block(**block, dtype=dtype, name=f"{node.name}.{name}")
         assert params is not None
-        dtype = torch.int8 if name == "out" else params.dtype
         shifted = block_arguments(self.gm, node, params.shifted(-BYTE_OFFSET, dtype))
-        fields = (f"{name}_{field}" for field in BLOCK_FIELDS)
-        return dict(zip(fields, shifted, strict=True))
+        bound.update({f"{name}_{f}": v for f, v in zip(BLOCK_FIELDS, shifted, strict=True)})
 
     def _signed(self, source: Node, user: Node) -> Node:
         if source in self.signed:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import fused_quant
+from fused_quant.rebase import rebase
 from tests.e2e import routes
 from tests.frontend.graphs import Graph, Grid, Weights, exported, fused, targets
 
@@ -119,7 +120,7 @@ def test_constant_operand() -> None:
             self.register_buffer("codes", constant)
 
         def forward(self, image: Tensor) -> Tensor:
-            return forward(self.codes, image)
+            return forward(self.get_buffer("codes"), image)
 
     graph = exported(Holder(), IMAGE)
     expected = routes.eager(routes.fused_copy(graph), (IMAGE,))
@@ -129,3 +130,22 @@ def test_constant_operand() -> None:
     routes.assert_within_codes(
         expected, routes.eager(graph, (IMAGE,)), routes.result_scales(graph), 1
     )
+
+
+def _joined(x: Tensor, y: Tensor) -> Tensor:
+    return OUT.round(torch.cat([IN.round(x), OUT.round(y)], 1))
+
+
+def test_list_operands_are_rebased_member_by_member() -> None:
+    graph = fused(Graph(_joined), IMAGE, IMAGE)
+    assert "fused_quant.cat.default" in targets(graph)
+    expected = graph(IMAGE, IMAGE)
+    before = [node.args for node in graph.graph.nodes if "cat" in str(node.target)]
+    rebase(graph)
+    after = [node.args for node in graph.graph.nodes if "cat" in str(node.target)]
+    assert before != after
+    dtypes = {node.meta["val"].dtype for node in graph.graph.nodes if "val" in node.meta}
+    assert torch.uint8 not in dtypes
+    assert torch.equal(graph(IMAGE, IMAGE), expected)
+    float_result = _joined(IMAGE, IMAGE)
+    assert float((expected - float_result).abs().max()) <= OUT.scale * 1.001
