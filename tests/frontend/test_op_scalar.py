@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tests.frontend.blocks import FLOAT, GRIDS, OPS, block, codes, error, fitting, real
 from tests.frontend.both_graphs import both, converted, fused_names, result_of
-from tests.frontend.exact import rescale
+from tests.frontend.exact import float32, rescale
 from tests.frontend.graphs import Graph, Grid, fused, targets
 
 torch.set_num_threads(1)
@@ -45,7 +45,7 @@ def test_sums_round_once(name: str, grid: tuple[float, int]) -> None:
 def test_a_product_folds_the_number_into_the_ratio(number: float, grid: tuple[float, int]) -> None:
     s_in, z_in = grid
     source, out = block(s_in, z_in), block(0.03, -5, out=True)
-    ratio = float(source[0]) * abs(number) / float(out[0])
+    ratio = float(source[0]) * abs(float32(number)) / float(out[0])
     got = OPS.mul.Scalar(EVERY, *source, *out, number).tolist()
     sign = -1 if number < 0 else 1
     assert got == [rescale(sign * (code - z_in), ratio, -5) for code in EVERY.tolist()]

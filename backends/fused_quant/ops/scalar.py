@@ -5,7 +5,7 @@ add, sub, rsub: T[q + 128] = clip(zo + RNE(f((q - zi) * si) / so)) in float64, w
 f(x) = x + alpha * c, x - alpha * c, c - alpha * x.
 mul, and div by its reciprocal: q = clamp(zo + R(sign(c) * (x - zi); M(si * |c| / so))).
 
-A number met in a graph is taken as the float32 number that PyTorch computes with.
+c and alpha stand for the nearest float32 numbers, which are what PyTorch computes with.
 """
 
 from __future__ import annotations
@@ -75,8 +75,9 @@ def _sum_spec(name: str, targets: tuple[Any, ...]) -> OpSpec:
 
     def reference(site: Site, tensors: Tensors) -> torch.Tensor:
         source, out = site.block("inp"), site.result
+        c, alpha = (_float32(site.attributes[name]) for name in ("other", "alpha"))
         entries = numerics_lut.table(
-            lambda x: function(x, float(site.attributes["other"]), float(site.attributes["alpha"])),
+            lambda x: function(x, c, alpha),
             source.scale_value,
             source.zero_point_value,
             out.scale_value,
@@ -104,7 +105,7 @@ def _sum_spec(name: str, targets: tuple[Any, ...]) -> OpSpec:
 
 def _product_ratio(site: Site) -> float:
     scale = site.block("inp").scale_value
-    return scale * abs(float(site.attributes["other"])) / site.result.scale_value
+    return scale * abs(_float32(site.attributes["other"])) / site.result.scale_value
 
 
 def _covers_product(site: Site) -> Reason | None:
