@@ -47,12 +47,12 @@ def quantizer_of(seed: int) -> Quantizer:
     config = default_config(per_channel=bool(seed % 4))
     eps = {"eps": 2.0**-24}
     activation = dataclasses.replace(
-        config.input_activation,  # type: ignore[type-var]
+        config.input_activation,
         observer_or_fake_quant_ctr=MinMaxObserver.with_args(**eps),
     )
     observer = PerChannelMinMaxObserver if seed % 4 else MinMaxObserver
     weight = dataclasses.replace(
-        config.weight,  # type: ignore[type-var]
+        config.weight,
         observer_or_fake_quant_ctr=observer.with_args(**eps),
     )
     chosen = dataclasses.replace(

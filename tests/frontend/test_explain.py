@@ -103,7 +103,7 @@ def test_several_methods() -> None:
 
 def test_wrong_arguments() -> None:
     with pytest.raises(TypeError, match=r"program: got GraphModule, supported: ExportedProgram"):
-        fused_quant.explain(_program().module())  # type: ignore[arg-type]
+        fused_quant.explain(_program().module())
     with pytest.raises(ValueError, match="target: got 'cortex-m99', supported: generic"):
         fused_quant.explain(_program(), "cortex-m99")
 
