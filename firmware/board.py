@@ -244,21 +244,24 @@ def build_runner(
     build_dir: Path | str | None = None,
     stack_bytes: int = 4096,
     build_type: str = "Release",
+    method: str = "forward",
 ) -> Image:
-    """Build a .pte into an image of its own, in which it runs in place from flash.
+    """Build a .pte into an image of its own, in which one of its methods runs in place from flash.
 
-    `build_type` MinSizeRel makes the code smaller and slower. Images of several models share
-    a build directory and stay valid. BoardError if the .pte is not fully delegated to fused_quant.
+    `build_type` MinSizeRel makes the code smaller and slower. Images of several models and methods
+    share a build directory and stay valid. BoardError if there is no such method or it is not fully
+    delegated to fused_quant.
     """
     _check_board(board)
     pte = Path(pte_path).resolve()
     if not pte.is_file():
         raise BoardError(f"no such file: {pte}")
     folder = Path(build_dir or default_build_dir(board))
-    key = hashlib.sha256(pte.read_bytes() + repr((stack_bytes, build_type)).encode()).hexdigest()
+    choices = repr((stack_bytes, build_type, method)).encode()
+    key = hashlib.sha256(pte.read_bytes() + choices).hexdigest()
     kept = folder.resolve() / "images" / f"{pte.stem}-{key[:12]}"
     try:
-        info = read_model(pte.read_bytes())
+        info = read_model(pte.read_bytes(), method)
     except ValueError as error:
         raise BoardError(f"{pte}: {error}") from error
     options = {

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What an image must know of a .pte ahead of time: buffer sizes, and the shape of its I/O.
 
-Run by the firmware's build: `python model_info.py MODEL.pte FOLDER` writes model_config.h and
-model.json into FOLDER. The target checks everything again; this only sizes the static buffers.
+Run by the firmware's build: `python model_info.py MODEL.pte FOLDER [METHOD]` writes model_config.h
+and model.json into FOLDER, for one method. The target checks everything again; this only sizes the
+static buffers.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from executorch.exir import schema as et
 from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.exir.scalar_type import ScalarType
 
+from fused_quant.delegates import BACKEND_ID, shared_constants
 from fused_quant.native import PayloadError, memory_needs
-from fused_quant.payload import BACKEND_ID, deserialize
+from fused_quant.payload import deserialize
 
 _NUMPY_DTYPES = {
     ScalarType.BYTE: "uint8",
@@ -65,7 +67,7 @@ class TensorInfo:
 
 @dataclasses.dataclass(frozen=True)
 class ModelInfo:
-    """One fully delegated program, as an image needs it."""
+    """One method of a fully delegated program, as an image needs it."""
 
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
@@ -74,6 +76,7 @@ class ModelInfo:
     payload_bytes: int
     arena_bytes: int
     persistent_bytes: int
+    method: str = "forward"
 
     def to_json(self) -> str:
         """The text of model.json."""
@@ -105,9 +108,10 @@ def read_model(pte: bytes, method: str = "forward") -> ModelInfo:
     if pte[4:8] != b"ET12":
         raise ValueError(f"not an ExecuTorch program: identifier {pte[4:8]!r}, expected b'ET12'")
     try:
-        program = deserialize_pte_binary(pte).program
+        file = deserialize_pte_binary(pte)
     except Exception as error:  # the deserializer trusts its input and may raise anything
         raise ValueError(f"malformed program: {type(error).__name__}: {error}") from error
+    program = file.program
     plans = {plan.name: plan for plan in program.execution_plan}
     if method not in plans:
         raise ValueError(f"no method {method!r} in the program, only {sorted(plans)}")
@@ -125,9 +129,12 @@ def read_model(pte: bytes, method: str = "forward") -> ModelInfo:
     if delegate.id != BACKEND_ID:
         raise ValueError(f"the delegate is {delegate.id!r}, expected {BACKEND_ID!r}")
     payload = program.backend_delegate_data[delegate.processed.index].data
-    lowered = deserialize(payload)
+    constants = shared_constants(file.named_data)
+    lowered = deserialize(payload, constants)
     try:
-        memory_needs(payload)  # for its checks: better refused here than on the board
+        memory_needs(
+            payload, constants=constants
+        )  # for its checks: better refused here than on the board
     except PayloadError as error:
         raise ValueError(f"the runtime refuses the payload: {error}") from error
     return ModelInfo(
@@ -138,6 +145,7 @@ def read_model(pte: bytes, method: str = "forward") -> ModelInfo:
         payload_bytes=len(payload),
         arena_bytes=lowered.arena_bytes + lowered.scratch_bytes,  # boards run scalar kernels
         persistent_bytes=lowered.persistent_bytes,
+        method=method,
     )
 
 
@@ -158,6 +166,7 @@ def config_header(info: ModelInfo) -> str:
         "FQ_DELEGATE_OUTPUTS": info.delegate_outputs,
     }
     lines = ["// Made by firmware/model_info.py from the .pte.", "#pragma once", ""]
+    lines.append(f"#define FQ_METHOD {json.dumps(info.method)}")
     lines += [f"#define {name} {value}u" for name, value in values.items()]
     return "\n".join(lines) + "\n"
 
@@ -171,11 +180,11 @@ def write_files(info: ModelInfo, folder: Path) -> None:
 
 def main(arguments: list[str]) -> int:
     """Write both files; returns the exit code."""
-    if len(arguments) != 2:
+    if len(arguments) not in (2, 3):
         print(__doc__, file=sys.stderr)
         return 2
     try:
-        info = read_model(Path(arguments[0]).read_bytes())
+        info = read_model(Path(arguments[0]).read_bytes(), *arguments[2:])
     except (OSError, ValueError) as error:
         print(f"error: {arguments[0]}: {error}", file=sys.stderr)
         return 1

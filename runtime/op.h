@@ -60,8 +60,13 @@ T* new_params(void* params, Prepared* prepared) {
 // are positive; no output region overlaps an input or another output.
 class OpContext {
  public:
-  OpContext(const schema::Payload& payload, uint32_t index, Isa isa)
-      : payload_(payload), op_(*payload.ops()->Get(index)), index_(index), isa_(isa) {}
+  OpContext(const schema::Payload& payload, uint32_t index, Isa isa,
+            const ConstantSource& constants)
+      : payload_(payload),
+        op_(*payload.ops()->Get(index)),
+        constants_(constants),
+        index_(index),
+        isa_(isa) {}
 
   Isa isa() const { return isa_; }  // of the kernel that will run
   uint32_t num_inputs() const { return op_.inputs() == nullptr ? 0 : op_.inputs()->size(); }
@@ -84,11 +89,12 @@ class OpContext {
 
  private:
   TensorView view(int32_t tensor) const {
-    return tensor_view(payload_, static_cast<uint32_t>(tensor));
+    return tensor_view(payload_, static_cast<uint32_t>(tensor), constants_);
   }
 
   const schema::Payload& payload_;
   const schema::Op& op_;
+  const ConstantSource& constants_;
   uint32_t index_;
   Isa isa_;
 };

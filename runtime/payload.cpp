@@ -107,6 +107,43 @@ Status check_counts(const schema::Payload& payload, PayloadCounts* counts) {
   return Status();
 }
 
+// `constant` has a key: what is provided under it must be what the payload was made with.
+Status check_shared(const schema::Constant& constant, uint32_t index,
+                    const ConstantSource& constants) {
+  if (constant.data() != nullptr) return invalid("constant with a key and data", index);
+  if (constant.key()->size() == 0) return invalid("constant with an empty key", index);
+  if (constants.find == nullptr) {
+    return invalid("shared constant, but nothing provides any", index);
+  }
+  const ConstantBytes found =
+      constants.find(constants.context, constant.key()->c_str(), constant.key()->size());
+  if (found.data == nullptr) {
+    return invalid("shared constant is not provided under its key", index, 0, constant.size());
+  }
+  if (found.size != constant.size()) {
+    return invalid("shared constant of another size", index, static_cast<int64_t>(found.size),
+                   constant.size());
+  }
+  if (!is_aligned(found.data, kAlignment)) {
+    const auto address = reinterpret_cast<uintptr_t>(found.data);
+    return invalid("shared constant is not 16-byte aligned", index,
+                   static_cast<int64_t>(address % kAlignment), 0);
+  }
+  return Status();
+}
+
+Status check_constants(const schema::Payload& payload, const ConstantSource& constants) {
+  for (uint32_t i = 0; i < size_of(payload.constants()); ++i) {
+    const schema::Constant& constant = *payload.constants()->Get(i);
+    if (constant.key() != nullptr) {
+      FQ_RETURN_IF_ERROR(check_shared(constant, i, constants));
+    } else if (constant.size() != 0) {
+      return invalid("constant with a size and no key", i, constant.size(), 0);
+    }
+  }
+  return Status();
+}
+
 // Writes the bytes of the tensor.
 Status check_sizes(const schema::Tensor& tensor, uint32_t index, uint64_t* bytes) {
   const uint32_t rank = size_of(tensor.shape());
@@ -194,10 +231,13 @@ Status check_place(const schema::Payload& payload, const schema::Tensor& tensor,
       if (location >= size_of(payload.constants())) {
         return invalid("constant index", index, location, size_of(payload.constants()));
       }
-      const auto* content = payload.constants()->Get(location)->data();
-      if (size_of(content) != bytes) {
-        return invalid("constant size", index, size_of(content), static_cast<int64_t>(bytes));
+      const schema::Constant& constant = *payload.constants()->Get(location);
+      const auto* content = constant.data();
+      const uint32_t size = constant.key() != nullptr ? constant.size() : size_of(content);
+      if (size != bytes) {
+        return invalid("constant size", index, size, static_cast<int64_t>(bytes));
       }
+      if (constant.key() != nullptr) return Status();  // its place is not the payload's
       if (!is_aligned(content->data(), kAlignment)) return invalid("constant alignment", index);
       return Status();
     }
@@ -348,12 +388,13 @@ Status check_program(const schema::Payload& payload) {
 
 }  // namespace
 
-Status open_payload(const void* data, size_t size, const schema::Payload** payload,
-                    PayloadCounts* counts) {
+Status open_payload(const void* data, size_t size, const ConstantSource& constants,
+                    const schema::Payload** payload, PayloadCounts* counts) {
   FQ_RETURN_IF_ERROR(check_structure(data, size));
   const schema::Payload& root = *schema::GetPayload(data);
   PayloadCounts found;
   FQ_RETURN_IF_ERROR(check_counts(root, &found));
+  FQ_RETURN_IF_ERROR(check_constants(root, constants));
   for (uint32_t i = 0; i < found.tensors; ++i) {
     const schema::Tensor& tensor = *root.tensors()->Get(i);
     uint64_t bytes = 0;
@@ -370,16 +411,24 @@ Status open_payload(const void* data, size_t size, const schema::Payload** paylo
   return Status();
 }
 
-TensorView tensor_view(const schema::Payload& payload, uint32_t index) {
+TensorView tensor_view(const schema::Payload& payload, uint32_t index,
+                       const ConstantSource& constants) {
   const schema::Tensor& tensor = *payload.tensors()->Get(index);
   TensorView view;
   view.rank = static_cast<uint8_t>(size_of(tensor.shape()));
   view.dtype = tensor.dtype();
   for (uint32_t i = 0; i < view.rank; ++i) view.dim[i] = tensor.shape()->Get(i);
-  if (tensor.storage() == Storage::Storage_constant) {
-    // Operands that are written are never constants, so nothing writes through this pointer.
-    view.data = const_cast<uint8_t*>(payload.constants()->Get(tensor.location())->data()->data());
+  if (tensor.storage() != Storage::Storage_constant) return view;
+  const schema::Constant& constant = *payload.constants()->Get(tensor.location());
+  const flatbuffers::String* key = constant.key();
+  const void* bytes = nullptr;
+  if (key == nullptr) {
+    bytes = constant.data()->data();
+  } else if (constants.find != nullptr) {
+    bytes = constants.find(constants.context, key->c_str(), key->size()).data;
   }
+  // Operands that are written are never constants, so nothing writes through this pointer.
+  view.data = const_cast<void*>(bytes);
   return view;
 }
 

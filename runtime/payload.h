@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "constant_source.h"
 #include "status.h"
 #include "tensor_view.h"
 
@@ -39,15 +40,18 @@ struct PayloadCounts {
 // Verifies `size` bytes at `data`:
 //   base alignment (kInvalidArgument); identifier and format version (kInvalidCompatibility);
 //   the flatbuffer's structure; every tensor's dtype, sizes, place, quantization and dimension
-//   order; constants' sizes and alignment; inputs and outputs one to one with their tensors;
+//   order; constants' sizes and alignment, of shared ones those that `constants` gives; inputs and
+//   outputs one to one with their tensors;
 //   operand indices; execution order: a step reads only delegate inputs, constants and what an
 //   earlier step wrote, every tensor is written at most once, every delegate output exactly once;
 //   no output of a step overlaps another operand of it (kInvalidProgram).
 // On success `*payload` points into `data`. Operators' parameters are not looked at.
-Status open_payload(const void* data, size_t size, const schema::Payload** payload,
-                    PayloadCounts* counts);
+Status open_payload(const void* data, size_t size, const ConstantSource& constants,
+                    const schema::Payload** payload, PayloadCounts* counts);
 
-// The tensor of an opened payload. Data is set for constants, null for others.
-TensorView tensor_view(const schema::Payload& payload, uint32_t index);
+// The tensor of an opened payload. Data is set for constants, null for others; for a shared
+// constant it is what `constants` gives.
+TensorView tensor_view(const schema::Payload& payload, uint32_t index,
+                       const ConstantSource& constants = ConstantSource());
 
 }  // namespace fused_quant

@@ -49,22 +49,34 @@ Status choose_kernel(const OpContext& context, schema::OpCode opcode, uint32_t i
   return Status();
 }
 
-Status prepare_op(const schema::Payload& payload, uint32_t index, Isa isa, void* params,
-                  const Kernel** kernel, Prepared* prepared) {
-  OpContext context(payload, index, isa);
+// What the caller's options come down to.
+struct Choices {
+  Isa isa = Isa::scalar;
+  ConstantSource constants;
+};
+
+Status choose(const Options& options, Choices* choices) {
+  choices->constants = options.constants;
+  return select_isa(options.isa, &choices->isa);
+}
+
+Status prepare_op(const schema::Payload& payload, uint32_t index, const Choices& choices,
+                  void* params, const Kernel** kernel, Prepared* prepared) {
+  OpContext context(payload, index, choices.isa, choices.constants);
   FQ_RETURN_IF_ERROR(choose_kernel(context, payload.ops()->Get(index)->opcode(), index, kernel));
-  return (*kernel)->prepare(OpContext(payload, index, (*kernel)->isa), params, prepared);
+  return (*kernel)->prepare(OpContext(payload, index, (*kernel)->isa, choices.constants), params,
+                            prepared);
 }
 
 // Verifies everything and adds up the memory.
-Status examine(const void* data, size_t size, Isa isa, const schema::Payload** payload,
-               Layout* layout) {
-  FQ_RETURN_IF_ERROR(open_payload(data, size, payload, &layout->counts));
+Status examine(const void* data, size_t size, const Choices& choices,
+               const schema::Payload** payload, Layout* layout) {
+  FQ_RETURN_IF_ERROR(open_payload(data, size, choices.constants, payload, &layout->counts));
   for (uint32_t i = 0; i < layout->counts.ops; ++i) {
     alignas(kParamsAlignment) uint8_t params[kParamsBytes];
     const Kernel* kernel = nullptr;
     Prepared prepared;
-    FQ_RETURN_IF_ERROR(prepare_op(**payload, i, isa, params, &kernel, &prepared));
+    FQ_RETURN_IF_ERROR(prepare_op(**payload, i, choices, params, &kernel, &prepared));
     layout->params_bytes += align_up(prepared.params_bytes, kParamsAlignment);
     if (prepared.scratch_bytes > layout->scratch_bytes) {
       layout->scratch_bytes = prepared.scratch_bytes;
@@ -113,7 +125,7 @@ struct Plan::Builder {
   uint8_t* cursor;
   uint8_t* arena;
   uint8_t* scratch;
-  Isa isa;
+  const Choices& choices;
 
   template <typename T>
   T* take(uint64_t bytes) {
@@ -125,7 +137,8 @@ struct Plan::Builder {
   void place_tensors(const schema::Payload& payload, const Layout& layout) {
     plan->tensors_ = take<TensorView>(layout.tensors());
     for (uint32_t i = 0; i < layout.counts.tensors; ++i) {
-      TensorView* view = new (plan->tensors_ + i) TensorView(tensor_view(payload, i));
+      TensorView* view =
+          new (plan->tensors_ + i) TensorView(tensor_view(payload, i, choices.constants));
       const schema::Tensor* tensor = payload.tensors()->Get(i);
       if (tensor->storage() == schema::Storage_arena) view->data = arena + tensor->location();
     }
@@ -146,7 +159,7 @@ struct Plan::Builder {
       Step* step = new (plan->steps_ + i) Step();
       const schema::Op* op = payload.ops()->Get(i);
       Prepared prepared;
-      FQ_RETURN_IF_ERROR(prepare_op(payload, i, isa, cursor, &step->kernel, &prepared));
+      FQ_RETURN_IF_ERROR(prepare_op(payload, i, choices, cursor, &step->kernel, &prepared));
       step->parameters = take<uint8_t>(align_up(prepared.params_bytes, kParamsAlignment));
       step->scratch = scratch;
       step->operands = next;
@@ -159,21 +172,21 @@ struct Plan::Builder {
 };
 
 Status memory_needs(const void* payload, size_t size, MemoryNeeds* needs, const Options& options) {
-  Isa isa = Isa::scalar;
-  FQ_RETURN_IF_ERROR(select_isa(options.isa, &isa));
+  Choices choices;
+  FQ_RETURN_IF_ERROR(choose(options, &choices));
   const schema::Payload* root = nullptr;
   Layout layout;
-  FQ_RETURN_IF_ERROR(examine(payload, size, isa, &root, &layout));
+  FQ_RETURN_IF_ERROR(examine(payload, size, choices, &root, &layout));
   return total_needs(*root, layout, needs);
 }
 
 Status Plan::create(const void* payload, size_t size, void* persistent, size_t persistent_size,
                     void* arena, size_t arena_size, Plan** out, const Options& options) {
-  Isa isa = Isa::scalar;
-  FQ_RETURN_IF_ERROR(select_isa(options.isa, &isa));
+  Choices choices;
+  FQ_RETURN_IF_ERROR(choose(options, &choices));
   const schema::Payload* root = nullptr;
   Layout layout;
-  FQ_RETURN_IF_ERROR(examine(payload, size, isa, &root, &layout));
+  FQ_RETURN_IF_ERROR(examine(payload, size, choices, &root, &layout));
   MemoryNeeds needs;
   FQ_RETURN_IF_ERROR(total_needs(*root, layout, &needs));
   FQ_RETURN_IF_ERROR(check_block(persistent, persistent_size, needs.persistent_bytes,
@@ -189,7 +202,8 @@ Status Plan::create(const void* payload, size_t size, void* persistent, size_t p
   uint8_t* base = static_cast<uint8_t*>(arena);
   uint8_t* scratch =
       layout.scratch_bytes == 0 ? nullptr : base + align_up(root->arena_bytes(), kAlignment);
-  Builder builder{plan, static_cast<uint8_t*>(persistent) + Layout::header(), base, scratch, isa};
+  Builder builder{plan, static_cast<uint8_t*>(persistent) + Layout::header(), base, scratch,
+                  choices};
   builder.place_tensors(*root, layout);
   FQ_RETURN_IF_ERROR(builder.place_steps(*root, layout));
   *out = plan;

@@ -5,6 +5,7 @@
 //
 // Memory belongs to the caller and is never allocated here:
 //   payload     read in place, must outlive the plan, 16-byte aligned
+//   constants   those the payload shares with others (Options::constants), likewise
 //   persistent  the plan itself, 16-byte aligned, MemoryNeeds::persistent_bytes
 //   arena       activations and scratch, 16-byte aligned, MemoryNeeds::arena_bytes; its contents
 //               need not survive between two executions and never influence a result
@@ -42,6 +43,8 @@ struct Options {
   // Name of the best instruction set to use ("scalar"); null or empty = the best there is. A name
   // this build or this processor cannot run is an error, never a fallback.
   const char* isa = nullptr;
+  // Gives the constants that the payload shares with others; needed only by a payload that does.
+  ConstantSource constants;
 };
 
 // Verifies all of `payload` and states what Plan::create will need. `needs` is only written on

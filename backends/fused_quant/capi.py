@@ -51,6 +51,26 @@ class Tensor(ctypes.Structure):
     )
 
 
+class Constant(ctypes.Structure):
+    """fq_constant."""
+
+    _fields_ = (
+        ("key", ctypes.c_char_p),
+        ("data", ctypes.c_void_p),
+        ("size", ctypes.c_uint64),
+    )
+
+
+class Options(ctypes.Structure):
+    """fq_options."""
+
+    _fields_ = (
+        ("isa", ctypes.c_char_p),
+        ("constants", ctypes.POINTER(Constant)),
+        ("num_constants", ctypes.c_uint32),
+    )
+
+
 class PayloadError(RuntimeError):
     """The runtime refused a payload, a memory block or an argument."""
 
@@ -65,6 +85,7 @@ class PayloadError(RuntimeError):
 
 _POINTER = ctypes.c_void_p
 _STATUS = ctypes.POINTER(Status)
+_OPTIONS = ctypes.POINTER(Options)
 _SIZE = ctypes.POINTER(ctypes.c_uint64)
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "fq_memory_needs_isa": (
@@ -75,6 +96,18 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         ctypes.c_int32,
         (
             *(_POINTER, ctypes.c_uint64, ctypes.c_char_p),
+            *(_POINTER, ctypes.c_uint64) * 2,
+            *(ctypes.POINTER(_POINTER), _STATUS),
+        ),
+    ),
+    "fq_memory_needs_with": (
+        ctypes.c_int32,
+        (_POINTER, ctypes.c_uint64, _OPTIONS, _SIZE, _SIZE, _STATUS),
+    ),
+    "fq_plan_create_with": (
+        ctypes.c_int32,
+        (
+            *(_POINTER, ctypes.c_uint64, _OPTIONS),
             *(_POINTER, ctypes.c_uint64) * 2,
             *(ctypes.POINTER(_POINTER), _STATUS),
         ),

@@ -19,13 +19,12 @@ from typing import Any
 from tabulate import tabulate
 
 from fused_quant import memory_plan
+from fused_quant.delegates import SHARED_PREFIX, DelegatePayload, extract_delegates
 from fused_quant.lowered import LoweredOp, LoweredProgram, LoweredTensor, Storage
 from fused_quant.payload import (
     IDENTIFIER,
-    DelegatePayload,
     PayloadHeader,
     deserialize,
-    extract_delegates,
     read_header,
 )
 
@@ -101,6 +100,7 @@ def _tensor_json(tensor: LoweredTensor) -> dict[str, Any]:
         "dim_order": list(tensor.dim_order) or list(range(len(tensor.shape))),
         "storage": tensor.storage.value,
         "location": tensor.location,
+        "key": tensor.key or None,
         "view_of": None if tensor.alias < 0 else tensor.alias,
         "bytes": tensor.nbytes,
     }
@@ -118,11 +118,15 @@ def _constant_bytes(program: LoweredProgram, op: LoweredOp) -> int:
 
 
 def totals(inspection: Inspection) -> dict[str, int]:
-    """Sizes and work of one run. A constant used by several operators counts once."""
+    """Sizes and work of one run. A constant used by several operators counts once.
+
+    `constant_bytes` are inside the payload, `shared_bytes` outside, where other payloads use them.
+    """
     program = inspection.program
     return {
         "payload_bytes": inspection.header.payload_bytes,
         "constant_bytes": inspection.header.constant_bytes,
+        "shared_bytes": inspection.header.shared_bytes,
         "arena_bytes": program.arena_bytes,
         "arena_lower_bound": memory_plan.report(program).lower_bound,
         "scratch_bytes": program.scratch_bytes,
@@ -173,8 +177,21 @@ def _summary(values: Sequence[float]) -> str:
 
 
 def _place(tensor: LoweredTensor) -> str:
+    if tensor.key:
+        return f"shared {_short(tensor.key)}"
     mark = {"arena": "arena +", "constant": "const #"}.get(tensor.storage.value)
     return f"{mark or tensor.storage.value + ' '}{tensor.location}"
+
+
+def _short(key: str) -> str:
+    """The beginning of a shared constant's digest: enough to tell keys apart by eye."""
+    return key.removeprefix(SHARED_PREFIX)[:8]
+
+
+def _shared_lines(program: LoweredProgram) -> list[str]:
+    """What the payload does not hold itself."""
+    sizes = {tensor.key: tensor.nbytes for tensor in program.tensors if tensor.key}
+    return [f"shared {_short(key)}: {size:,} bytes, key {key}" for key, size in sizes.items()]
 
 
 def _operand_cells(role: str, tensor: LoweredTensor) -> tuple[str, ...]:
@@ -277,6 +294,7 @@ def to_text(inspection: Inspection) -> str:
     if inspection.method is not None:
         where = f"method {inspection.method}, delegate {inspection.delegate}"
     figures = totals(inspection)
+    beside = f", shared beside it {figures['shared_bytes']:,}" if figures["shared_bytes"] else ""
     return "\n".join(
         [
             f"{where}: format {header.format_version}, made by {header.producer or 'unknown'}, "
@@ -286,11 +304,12 @@ def to_text(inspection: Inspection) -> str:
             "",
             f"{len(program.ops)} operators, {figures['macs']:,} MACs",
             f"payload {figures['payload_bytes']:,} bytes, of which constants "
-            f"{figures['constant_bytes']:,}",
+            f"{figures['constant_bytes']:,}{beside}",
             f"arena {figures['arena_bytes']:,} bytes (lower bound "
             f"{figures['arena_lower_bound']:,}), scratch {figures['scratch_bytes']:,}, "
             f"persistent at most "
             f"{figures['persistent_bytes']:,}",
+            *_shared_lines(program),
         ]
     )
 

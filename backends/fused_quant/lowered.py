@@ -54,6 +54,8 @@ class LoweredTensor:
     `location` is the position among the inputs or outputs, the byte offset in the arena (set by
     the memory planner) or the index of the constant (set by the payload writer). `alias` >= 0 makes
     the tensor a view: another shape of the bytes of that (earlier, arena) tensor, only ever read.
+    A constant with a `key` is stored once for several payloads, outside of them; `data` is None
+    where such a payload was read without what the program keeps for it.
     """
 
     name: str
@@ -65,6 +67,7 @@ class LoweredTensor:
     data: npt.NDArray[Any] | None = None
     location: int = -1
     alias: int = -1
+    key: str = ""
 
     @property
     def nbytes(self) -> int:

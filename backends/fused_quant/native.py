@@ -10,13 +10,22 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fused_quant.capi import Code, PayloadError, Status, Tensor, check, library
+from fused_quant.capi import (
+    Code,
+    Constant,
+    Options,
+    PayloadError,
+    Status,
+    Tensor,
+    check,
+    library,
+)
 from fused_quant.lowered import NUMPY_DTYPES
 
 __all__ = [
@@ -91,13 +100,35 @@ class _Block:
         return all(bool((part == _GUARD_VALUE).all()) for part in outside)
 
 
-def memory_needs(payload: bytes, isa: str | None = None) -> MemoryNeeds:
-    """What a plan of `payload` needs.
+class _Given:
+    """The options of a plan, with the memory they point to."""
+
+    def __init__(
+        self, isa: str | None, constants: Mapping[str, bytes] | None, offset: int = 0
+    ) -> None:
+        provided = {} if constants is None else constants
+        self.blocks = [_placed(data, offset) for data in provided.values()]
+        self._entries = (Constant * len(provided))(
+            *(
+                Constant(key.encode(), block.address, block.size)
+                for key, block in zip(provided, self.blocks, strict=True)
+            )
+        )
+        self._options = Options(_encoded(isa), self._entries, len(provided))
+
+    def reference(self) -> Any:
+        return ctypes.byref(self._options)
+
+
+def memory_needs(
+    payload: bytes, isa: str | None = None, constants: Mapping[str, bytes] | None = None
+) -> MemoryNeeds:
+    """What a plan of `payload` needs; `constants` are those it shares with others, by key.
 
     Raises:
         PayloadError: the runtime refuses the payload.
     """
-    return _needs(_placed(payload, 0), isa)
+    return _needs(_placed(payload, 0), _Given(isa, constants))
 
 
 def _placed(payload: bytes, offset: int) -> _Block:
@@ -106,12 +137,12 @@ def _placed(payload: bytes, offset: int) -> _Block:
     return block
 
 
-def _needs(payload: _Block, isa: str | None) -> MemoryNeeds:
+def _needs(payload: _Block, given: _Given) -> MemoryNeeds:
     persistent, arena, status = ctypes.c_uint64(), ctypes.c_uint64(), Status()
-    code = library().fq_memory_needs_isa(
+    code = library().fq_memory_needs_with(
         payload.address,
         payload.size,
-        _encoded(isa),
+        given.reference(),
         ctypes.byref(persistent),
         ctypes.byref(arena),
         ctypes.byref(status),
@@ -129,11 +160,12 @@ class Plan:
 
     Args:
         payload: bytes of the payload; copied.
+        constants: those that the payload shares with others, by key; copied.
         isa: name of the best instruction set to use, None for the best there is.
         arena_fill: byte the arena is filled with before every execution; None leaves what the last
             one left there.
-        payload_offset, arena_offset, persistent_offset: distance of each block from an address that
-            is a multiple of 16 (the runtime must refuse all but 0).
+        payload_offset, arena_offset, persistent_offset, constant_offset: distance of each block
+            from an address that is a multiple of 16 (the runtime must refuse all but 0).
         arena_bytes, persistent_bytes: sizes to give instead of what is needed.
 
     Raises:
@@ -144,16 +176,19 @@ class Plan:
         self,
         payload: bytes,
         *,
+        constants: Mapping[str, bytes] | None = None,
         isa: str | None = None,
         arena_fill: int | None = 0xA5,
         payload_offset: int = 0,
         arena_offset: int = 0,
         persistent_offset: int = 0,
+        constant_offset: int = 0,
         arena_bytes: int | None = None,
         persistent_bytes: int | None = None,
     ) -> None:
         self._payload = _placed(payload, payload_offset)
-        self.needs = _needs(self._payload, isa)
+        self._given = _Given(isa, constants, constant_offset)
+        self.needs = _needs(self._payload, self._given)
         self._arena = _Block(
             self.needs.arena_bytes if arena_bytes is None else arena_bytes, arena_offset
         )
@@ -163,10 +198,10 @@ class Plan:
         )
         self._arena_fill = arena_fill
         plan, status = ctypes.c_void_p(), Status()
-        code = library().fq_plan_create_isa(
+        code = library().fq_plan_create_with(
             self._payload.address,
             self._payload.size,
-            _encoded(isa),
+            self._given.reference(),
             self._persistent.address,
             self._persistent.size,
             self._arena.address,
@@ -259,7 +294,8 @@ class Plan:
         return infos
 
     def _check_guards(self, blocks: Sequence[_Block]) -> None:
-        for block in (self._payload, self._arena, self._persistent, *blocks):
+        own = (self._payload, self._arena, self._persistent, *self._given.blocks)
+        for block in (*own, *blocks):
             if not block.intact():
                 raise MemoryError("the runtime wrote outside the memory it was given")
 
@@ -276,14 +312,20 @@ def _pointers(blocks: Sequence[_Block]) -> Any:
     return (ctypes.c_void_p * len(blocks))(*(block.address for block in blocks))
 
 
-def run_payload(payload: bytes, inputs: Sequence[Array], *, isa: str | None = None) -> list[Array]:
+def run_payload(
+    payload: bytes,
+    inputs: Sequence[Array],
+    *,
+    isa: str | None = None,
+    constants: Mapping[str, bytes] | None = None,
+) -> list[Array]:
     """Run `payload` once on arrays of stored shape; returns the outputs in stored shape.
 
     Raises:
         PayloadError: the runtime refuses the payload.
         ValueError: number, dtype or shape of `inputs` differ from the payload's.
     """
-    return Plan(payload, isa=isa).run(inputs)
+    return Plan(payload, isa=isa, constants=constants).run(inputs)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import functools
 import importlib.metadata
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flatbuffers
@@ -19,6 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fused_quant import schema_generated as schema
+from fused_quant.delegates import BACKEND_ID as BACKEND_ID
+from fused_quant.delegates import DelegatePayload as DelegatePayload
+from fused_quant.delegates import extract_delegates as extract_delegates
+from fused_quant.delegates import extract_payloads as extract_payloads
 from fused_quant.lowered import (
     NUMPY_DTYPES,
     LoweredOp,
@@ -29,11 +33,8 @@ from fused_quant.lowered import (
 )
 from fused_quant.payload_check import ALIGNMENT, require, validate
 
-BACKEND_ID = "FusedQuantBackend"
 IDENTIFIER = b"FQP1"
 FORMAT_VERSION = 1
-
-_EXECUTORCH_IDENTIFIER = b"ET12"
 
 
 def _enum_names(enum: Any) -> dict[int, str]:
@@ -47,22 +48,14 @@ _STORAGES: dict[int, str] = _enum_names(schema.Storage)
 
 @dataclasses.dataclass(frozen=True)
 class PayloadHeader:
-    """What a payload says about itself besides the program."""
+    """What a payload says about itself besides the program; shared constants lie outside it."""
 
     format_version: int
     producer: str
     target: str
     payload_bytes: int
     constant_bytes: int
-
-
-@dataclasses.dataclass(frozen=True)
-class DelegatePayload:
-    """One fused_quant delegate of an ExecuTorch program."""
-
-    method: str
-    delegate: int
-    data: bytes
+    shared_bytes: int = 0
 
 
 @functools.cache
@@ -99,6 +92,15 @@ def _pack_constant(builder: flatbuffers.Builder, data: bytes) -> int:
     return int(schema.ConstantEnd(builder))
 
 
+def _pack_shared(builder: flatbuffers.Builder, key: str, size: int) -> int:
+    """Write the Constant of bytes that the program keeps."""
+    name = builder.CreateString(key)
+    schema.ConstantStart(builder)
+    schema.ConstantAddKey(builder, name)
+    schema.ConstantAddSize(builder, size)
+    return int(schema.ConstantEnd(builder))
+
+
 def _pack_tensor(builder: flatbuffers.Builder, tensor: LoweredTensor) -> int:
     table = schema.TensorT(
         name=tensor.name,
@@ -130,13 +132,22 @@ def _pack_op(builder: flatbuffers.Builder, op: LoweredOp) -> int:
     return int(table.Pack(builder))
 
 
-def _number_constants(program: LoweredProgram) -> list[bytes]:
-    """Set the location of every constant; returns the distinct constants in order of first use."""
-    numbers: dict[bytes, int] = {}
+def stored_bytes(tensor: LoweredTensor) -> bytes:
+    """The bytes of a constant as every target reads them."""
+    assert tensor.data is not None, tensor.name
+    return tensor.data.astype(tensor.data.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def _number_constants(program: LoweredProgram) -> list[bytes | tuple[str, int]]:
+    """Set the location of every constant; returns the distinct ones in order of first use.
+
+    A constant is its bytes or, if the program keeps it, its key and size.
+    """
+    numbers: dict[bytes | tuple[str, int], int] = {}
     for tensor in program.tensors:
-        if tensor.storage is Storage.CONSTANT and tensor.data is not None:
-            little_endian = tensor.data.astype(tensor.data.dtype.newbyteorder("<"), copy=False)
-            tensor.location = numbers.setdefault(little_endian.tobytes(), len(numbers))
+        if tensor.storage is Storage.CONSTANT:
+            value = (tensor.key, tensor.nbytes) if tensor.key else stored_bytes(tensor)
+            tensor.location = numbers.setdefault(value, len(numbers))
     return list(numbers)
 
 
@@ -154,18 +165,28 @@ def _uints(builder: flatbuffers.Builder, values: Sequence[int]) -> int:
 def serialize(program: LoweredProgram) -> bytes:
     """The payload of a planned program; its size is a multiple of 16.
 
-    Constants are 16-byte aligned relative to the payload's start and stored once if identical; the
-    locations of the constant tensors are set. Raises ValueError (see `validate`).
+    Constants are 16-byte aligned relative to the payload's start and stored once if identical,
+    those with a key not at all; the locations of the constant tensors are set. Raises ValueError
+    (see `validate`).
     """
     validate(program)
     constants = _number_constants(program)
-    builder = flatbuffers.Builder(4096 + 2 * sum(map(len, constants)))
+    inside = sum(len(value) for value in constants if isinstance(value, bytes))
+    builder = flatbuffers.Builder(4096 + 2 * inside)
     builder.minalign = ALIGNMENT
     # A flatbuffer is written from its end: this vector, which every reader reads, lies last, so a
     # payload that was cut short is noticed.
     inputs = _uints(builder, program.inputs)
     outputs = _uints(builder, program.outputs)
-    constants_vector = _offsets(builder, [_pack_constant(builder, data) for data in constants])
+    constants_vector = _offsets(
+        builder,
+        [
+            _pack_constant(builder, value)
+            if isinstance(value, bytes)
+            else _pack_shared(builder, *value)
+            for value in constants
+        ],
+    )
     ops = _offsets(builder, [_pack_op(builder, op) for op in program.ops])
     tensors = _offsets(builder, [_pack_tensor(builder, tensor) for tensor in program.tensors])
     target = builder.CreateString(program.target)
@@ -217,24 +238,47 @@ def _enum(names: dict[int, str], value: int, where: str) -> str:
     return names[value]
 
 
+def _constant_bytes(
+    where: str, constant: Any, provided: Mapping[str, bytes] | None
+) -> tuple[str, int, bytes | None]:
+    """Key, size and bytes of a constant; no bytes if it is shared and nothing is provided."""
+    if constant.key is None:
+        require(constant.size == 0, f"{where}: size without a key", constant.size, "0")
+        raw = b"" if constant.data is None else constant.data.tobytes()
+        return "", len(raw), raw
+    key = _text(constant.key)
+    require(key != "", f"{where}: key", repr(key), "a name")
+    require(constant.data is None, f"{where}: data beside the key", "some", "none")
+    if provided is None:
+        return key, constant.size, None
+    require(key in provided, f"{where}: key", repr(key), f"one of {sorted(provided)}")
+    raw = provided[key]
+    require(len(raw) == constant.size, f"{where}: bytes of {key}", len(raw), str(constant.size))
+    return key, constant.size, raw
+
+
 def _read_constant(
-    index: int, table: Any, dtype: str, constants: Sequence[Any]
-) -> npt.NDArray[Any]:
+    index: int,
+    table: Any,
+    dtype: str,
+    constants: Sequence[Any],
+    provided: Mapping[str, bytes] | None,
+) -> tuple[str, npt.NDArray[Any] | None]:
     where = f"tensor {index}: constant"
     require(table.location < len(constants), where, table.location, f"below {len(constants)}")
-    raw = constants[table.location].data
-    raw = np.zeros(0, np.uint8) if raw is None else raw
+    key, stored, raw = _constant_bytes(where, constants[table.location], provided)
     shape = tuple(_list(table.shape))
     size = math.prod(shape) * np.dtype(NUMPY_DTYPES[dtype]).itemsize
-    require(len(raw) == size, f"{where}: bytes", len(raw), str(size))
-    return (
-        np.frombuffer(raw.tobytes(), np.dtype(NUMPY_DTYPES[dtype]).newbyteorder("<"))
-        .astype(NUMPY_DTYPES[dtype])
-        .reshape(shape)
-    )
+    require(stored == size, f"{where}: bytes", stored, str(size))
+    if raw is None:
+        return key, None
+    little_endian = np.frombuffer(raw, np.dtype(NUMPY_DTYPES[dtype]).newbyteorder("<"))
+    return key, little_endian.astype(NUMPY_DTYPES[dtype]).reshape(shape)
 
 
-def _read_tensor(index: int, table: Any, constants: Sequence[Any]) -> LoweredTensor:
+def _read_tensor(
+    index: int, table: Any, constants: Sequence[Any], provided: Mapping[str, bytes] | None
+) -> LoweredTensor:
     where = f"tensor {index}"
     dtype = _enum(_DTYPES, table.dtype, f"{where}: dtype")
     storage = Storage(_enum(_STORAGES, table.storage, f"{where}: storage"))
@@ -244,9 +288,9 @@ def _read_tensor(index: int, table: Any, constants: Sequence[Any]) -> LoweredTen
         qparams = StoredQParams(
             scale, tuple(_list(table.zeroPoint)), table.quantMin, table.quantMax, table.axis
         )
-    data = None
+    key, data = "", None
     if storage is Storage.CONSTANT:
-        data = _read_constant(index, table, dtype, constants)
+        key, data = _read_constant(index, table, dtype, constants, provided)
     return LoweredTensor(
         _text(table.name),
         dtype,
@@ -257,6 +301,7 @@ def _read_tensor(index: int, table: Any, constants: Sequence[Any]) -> LoweredTen
         data,
         table.location,
         table.alias,
+        key,
     )
 
 
@@ -293,18 +338,23 @@ def count_macs(program: LoweredProgram, op: LoweredOp) -> int:
     return math.prod(output) * math.prod(weight) // output[-1]
 
 
-def deserialize(data: bytes) -> LoweredProgram:
+def deserialize(data: bytes, provided: Mapping[str, bytes] | None = None) -> LoweredProgram:
     """The program of a payload; `macs` of each operator is computed anew.
 
-    Raises ValueError with what was got and expected: for another identifier or format version, for
-    a truncated or malformed payload, and for a program that fails `validate`.
+    `provided` has the constants that the payload shares with others; without it their `data` is
+    None. Raises ValueError with what was got and expected: for another identifier or format
+    version, for a truncated or malformed payload, for a constant that `provided` lacks or has in
+    another size, and for a program that fails `validate`.
     """
     root = _parse(data)
     constants = root.constants or []
     try:
         program = LoweredProgram(
             _text(root.target),
-            [_read_tensor(i, table, constants) for i, table in enumerate(root.tensors or [])],
+            [
+                _read_tensor(i, table, constants, provided)
+                for i, table in enumerate(root.tensors or [])
+            ],
             [_read_op(i, table) for i, table in enumerate(root.ops or [])],
             _list(root.inputs),
             _list(root.outputs),
@@ -323,52 +373,12 @@ def deserialize(data: bytes) -> LoweredProgram:
 def read_header(data: bytes) -> PayloadHeader:
     """Version, producer and sizes of a payload. Raises ValueError like `deserialize`."""
     root = _parse(data)
-    sizes = [0 if c.data is None else len(c.data) for c in root.constants or []]
+    constants = root.constants or []
     return PayloadHeader(
-        root.formatVersion, _text(root.producer), _text(root.target), len(data), sum(sizes)
+        root.formatVersion,
+        _text(root.producer),
+        _text(root.target),
+        len(data),
+        sum(len(c.data) for c in constants if c.data is not None),
+        sum(c.size for c in constants),
     )
-
-
-def _find_delegates(pte: bytes) -> list[DelegatePayload]:
-    # Imported here: it brings in torch, which a reader of plain payloads does not need.
-    from executorch.exir._serialize._program import deserialize_pte_binary
-
-    program = deserialize_pte_binary(pte).program  # delegate data is inline after this
-    return [
-        DelegatePayload(
-            plan.name,
-            position,
-            bytes(program.backend_delegate_data[delegate.processed.index].data),
-        )
-        for plan in program.execution_plan
-        for position, delegate in enumerate(plan.delegates)
-        if delegate.id == BACKEND_ID
-    ]
-
-
-def extract_delegates(pte: bytes) -> list[DelegatePayload]:
-    """The fused_quant delegates of an ExecuTorch program, by method and position.
-
-    Raises ValueError if `pte` is not a program that this version of ExecuTorch reads.
-    """
-    found = pte[4:8]
-    require(
-        found == _EXECUTORCH_IDENTIFIER,
-        "ExecuTorch program identifier",
-        found,
-        str(_EXECUTORCH_IDENTIFIER),
-    )
-    try:
-        return _find_delegates(pte)
-    except Exception as error:  # ExecuTorch's deserializer trusts its input and may raise anything
-        raise ValueError(
-            f"malformed ExecuTorch program of {len(pte)} bytes: {type(error).__name__}: {error}"
-        ) from error
-
-
-def extract_payloads(pte: bytes) -> list[bytes]:
-    """The payloads of the fused_quant delegates of an ExecuTorch program, in execution-plan order.
-
-    Raises ValueError if `pte` is not a program that this version of ExecuTorch reads.
-    """
-    return [delegate.data for delegate in extract_delegates(pte)]

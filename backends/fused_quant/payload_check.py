@@ -119,7 +119,14 @@ def _check_tensor(index: int, tensor: LoweredTensor, arena_bytes: int) -> None:
             tensor.location + tensor.nbytes,
             f"at most {arena_bytes}",
         )
-    if tensor.storage is Storage.CONSTANT:
+    require(
+        not tensor.key or tensor.storage is Storage.CONSTANT,
+        f"{where}: storage with a key",
+        tensor.storage.value,
+        Storage.CONSTANT.value,
+    )
+    known = not tensor.key or tensor.data is not None
+    if tensor.storage is Storage.CONSTANT and known:
         got = None if tensor.data is None else (tensor.data.dtype.name, tensor.data.shape)
         expected = (np.dtype(NUMPY_DTYPES[tensor.dtype]).name, tuple(tensor.shape))
         require(got == expected, f"{where}: data", got, str(expected))

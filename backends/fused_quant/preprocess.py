@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import final
 
+from executorch.exir._serialize._named_data_store import NamedDataStore, NamedDataStoreOutput
 from executorch.exir.backend.backend_details import (
     BackendDetails,
     CompileSpec,
@@ -16,7 +18,9 @@ from fused_quant import graph, memory_plan, payload
 from fused_quant.fuse import fuse_graph
 from fused_quant.lowered import LoweredProgram
 from fused_quant.lowering import lower_graph
+from fused_quant.payload_check import ALIGNMENT
 from fused_quant.rebase import rebase
+from fused_quant.sharing import share_constants
 from fused_quant.target import Target, resolve_target
 
 TARGET_SPEC = "target"
@@ -45,6 +49,16 @@ def lower_program(program: ExportedProgram, target: Target) -> LoweredProgram:
     return lowered
 
 
+def _named_data(constants: Mapping[str, bytes]) -> NamedDataStoreOutput | None:
+    """What ExecuTorch is to store once for all payloads that name it."""
+    if not constants:
+        return None
+    store = NamedDataStore()
+    for key, data in constants.items():
+        store.add_named_data(key, data, alignment=ALIGNMENT)
+    return store.get_named_data_store_output()
+
+
 @final
 class FusedQuantBackend(BackendDetails):
     """The ahead-of-time half of the delegate; the runtime half registers under the same name."""
@@ -57,3 +71,33 @@ class FusedQuantBackend(BackendDetails):
         """Serialize a region. ValueError naming the node for anything that cannot be lowered."""
         lowered = lower_program(edge_program, _target_of(compile_specs))
         return PreprocessResult(processed_bytes=payload.serialize(lowered))
+
+    @classmethod
+    def preprocess_multimethod(
+        cls,
+        edge_programs: dict[str, list[ExportedProgram]],
+        compile_specs: dict[str, list[list[CompileSpec]]],
+    ) -> dict[str, list[PreprocessResult]]:
+        """Serialize all regions of all methods; constants they have in common are stored once.
+
+        A program whose regions share nothing gets the payloads that `preprocess` makes. ValueError
+        like there, or naming the method whose compile specs do not match its regions.
+        """
+        lowered: list[tuple[str, LoweredProgram]] = []
+        for method, regions in edge_programs.items():
+            specs = compile_specs.get(method, [])
+            if len(specs) != len(regions):
+                raise ValueError(
+                    f"method {method!r}: got {len(specs)} lists of compile specs, expected one "
+                    f"for each of {len(regions)} regions"
+                )
+            for region, spec in zip(regions, specs, strict=True):
+                lowered.append((method, lower_program(region, _target_of(spec))))
+        results: dict[str, list[PreprocessResult]] = {method: [] for method in edge_programs}
+        constants = share_constants([program for _, program in lowered])
+        for (method, program), shared in zip(lowered, constants, strict=True):
+            result = PreprocessResult(
+                processed_bytes=payload.serialize(program), data_store_output=_named_data(shared)
+            )
+            results[method].append(result)
+        return results

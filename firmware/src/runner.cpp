@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// fq_runner: one fully delegated .pte in flash, run in place. Reads every inference's inputs from
-// the host file inputs.bin (dense program inputs one after the other), writes outputs.bin likewise.
-// Command line: <number of inferences>.
+// fq_runner: a method of one fully delegated .pte in flash, run in place. Reads every inference's
+// inputs from the host file inputs.bin (dense program inputs one after the other), writes
+// outputs.bin likewise. Command line: <number of inferences>.
 #include <cstdint>
 #include <cstring>
 
@@ -50,11 +50,17 @@ bool fail(const char* what, int64_t got, int64_t expected) {
   return false;
 }
 
+Options options() {
+  Options result;
+  result.constants = program.constants();
+  return result;
+}
+
 Status load() {
   const size_t size = static_cast<size_t>(fq_model_end - fq_model_start);
-  FQ_RETURN_IF_ERROR(pte::ProgramReader::open(fq_model_start, size, &program));
+  FQ_RETURN_IF_ERROR(pte::ProgramReader::open(fq_model_start, size, &program, FQ_METHOD));
   return Plan::create(program.payload(), program.payload_size(), persistent, sizeof(persistent),
-                      arena, sizeof(arena), &plan);
+                      arena, sizeof(arena), &plan, options());
 }
 
 // Gives every program input and output its place, and the delegate's arguments theirs.
@@ -178,7 +184,8 @@ bool run() {
     return false;
   }
   MemoryNeeds needs;
-  const Status measured = memory_needs(program.payload(), program.payload_size(), &needs);
+  const Status measured =
+      memory_needs(program.payload(), program.payload_size(), &needs, options());
   if (!measured.ok()) {
     report_status(measured);
     return false;

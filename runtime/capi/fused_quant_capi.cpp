@@ -2,6 +2,8 @@
 
 #include "fused_quant_capi.h"
 
+#include <cstring>
+
 #include "numerics/requantize.h"
 #include "plan.h"
 
@@ -47,18 +49,39 @@ const Kernel* kernel_of(uint32_t index) {
   return index < fused_quant::num_kernels() ? &fused_quant::kernel_at(index) : nullptr;
 }
 
+// The entry of an fq_options with this key.
+fused_quant::ConstantBytes find_constant(void* context, const char* key, size_t key_length) {
+  const auto* options = static_cast<const fq_options*>(context);
+  for (uint32_t i = 0; i < options->num_constants; ++i) {
+    const fq_constant& entry = options->constants[i];
+    if (std::strlen(entry.key) == key_length && std::memcmp(entry.key, key, key_length) == 0) {
+      return {entry.data, static_cast<size_t>(entry.size)};
+    }
+  }
+  return {};
+}
+
+Options options_of(const fq_options* given) {
+  Options options;
+  if (given == nullptr) return options;
+  options.isa = given->isa;
+  if (given->num_constants != 0) {
+    // Only read: a context is any pointer.
+    options.constants = {find_constant, const_cast<fq_options*>(given)};
+  }
+  return options;
+}
+
 constexpr int32_t kOk = static_cast<int32_t>(Code::kOk);
 constexpr int32_t kInvalidArgument = static_cast<int32_t>(Code::kInvalidArgument);
 
 }  // namespace
 
-int32_t fq_memory_needs_isa(const void* payload, uint64_t size, const char* isa,
-                            uint64_t* persistent, uint64_t* arena, fq_status* st) {
+int32_t fq_memory_needs_with(const void* payload, uint64_t size, const fq_options* options,
+                             uint64_t* persistent, uint64_t* arena, fq_status* st) {
   if (persistent == nullptr || arena == nullptr) return bad_argument("null result pointer", st);
   fused_quant::MemoryNeeds needs;
-  Options options;
-  options.isa = isa;
-  const Status status = fused_quant::memory_needs(payload, size, &needs, options);
+  const Status status = fused_quant::memory_needs(payload, size, &needs, options_of(options));
   if (status.ok()) {
     *persistent = needs.persistent_bytes;
     *arena = needs.arena_bytes;
@@ -66,22 +89,34 @@ int32_t fq_memory_needs_isa(const void* payload, uint64_t size, const char* isa,
   return report(status, st);
 }
 
+int32_t fq_memory_needs_isa(const void* payload, uint64_t size, const char* isa,
+                            uint64_t* persistent, uint64_t* arena, fq_status* st) {
+  const fq_options options = {isa, nullptr, 0};
+  return fq_memory_needs_with(payload, size, &options, persistent, arena, st);
+}
+
 int32_t fq_memory_needs(const void* payload, uint64_t size, uint64_t* persistent, uint64_t* arena,
                         fq_status* st) {
   return fq_memory_needs_isa(payload, size, nullptr, persistent, arena, st);
 }
 
+int32_t fq_plan_create_with(const void* payload, uint64_t size, const fq_options* options,
+                            void* persistent, uint64_t persistent_size, void* arena,
+                            uint64_t arena_size, fq_plan** out, fq_status* st) {
+  if (out == nullptr) return bad_argument("null result pointer", st);
+  Plan* plan = nullptr;
+  const Status status = Plan::create(payload, size, persistent, persistent_size, arena, arena_size,
+                                     &plan, options_of(options));
+  if (status.ok()) *out = reinterpret_cast<fq_plan*>(plan);
+  return report(status, st);
+}
+
 int32_t fq_plan_create_isa(const void* payload, uint64_t size, const char* isa, void* persistent,
                            uint64_t persistent_size, void* arena, uint64_t arena_size,
                            fq_plan** out, fq_status* st) {
-  if (out == nullptr) return bad_argument("null result pointer", st);
-  Options options;
-  options.isa = isa;
-  Plan* plan = nullptr;
-  const Status status =
-      Plan::create(payload, size, persistent, persistent_size, arena, arena_size, &plan, options);
-  if (status.ok()) *out = reinterpret_cast<fq_plan*>(plan);
-  return report(status, st);
+  const fq_options options = {isa, nullptr, 0};
+  return fq_plan_create_with(payload, size, &options, persistent, persistent_size, arena,
+                             arena_size, out, st);
 }
 
 int32_t fq_plan_create(const void* payload, uint64_t size, void* persistent,

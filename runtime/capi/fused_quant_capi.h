@@ -51,6 +51,28 @@ FQ_EXPORT int32_t fq_plan_create_isa(const void* payload, uint64_t size, const c
                                      void* persistent, uint64_t persistent_size, void* arena,
                                      uint64_t arena_size, fq_plan** out, fq_status* st);
 
+/* A constant that the payload shares with others: see runtime/constant_source.h. Entries and keys
+ * are read only while the functions below run; the bytes must outlive the plan. */
+typedef struct {
+  const char* key;
+  const void* data;
+  uint64_t size;
+} fq_constant;
+
+typedef struct {
+  const char* isa; /* null = the best there is */
+  const fq_constant* constants;
+  uint32_t num_constants;
+} fq_options;
+
+/* The same with everything that can be chosen; null options = none. */
+FQ_EXPORT int32_t fq_memory_needs_with(const void* payload, uint64_t size,
+                                       const fq_options* options, uint64_t* persistent,
+                                       uint64_t* arena, fq_status* st);
+FQ_EXPORT int32_t fq_plan_create_with(const void* payload, uint64_t size, const fq_options* options,
+                                      void* persistent, uint64_t persistent_size, void* arena,
+                                      uint64_t arena_size, fq_plan** out, fq_status* st);
+
 /* Pointers are checked for null and for alignment to the element size, nothing else can fail. */
 FQ_EXPORT int32_t fq_plan_execute(fq_plan* plan, const void* const* inputs, void* const* outputs);
 

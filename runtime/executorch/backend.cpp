@@ -10,6 +10,7 @@
 #include <new>
 
 #include "arguments.h"
+#include "named_constants.h"
 #include "plan.h"
 
 namespace fused_quant {
@@ -47,6 +48,7 @@ struct Handle {
   Plan* plan = nullptr;
   const void** inputs = nullptr;  // one pointer per input, rewritten by every execution
   void** outputs = nullptr;
+  NamedConstants* constants = nullptr;
   Busy busy;
 };
 
@@ -126,14 +128,38 @@ Result<const char*> forced_isa(const BackendInitContext& context) {
 }
 
 // The handle of `plan` with room for the argument pointers, or null when memory is short.
-Handle* make_handle(MemoryAllocator* allocator, Plan* plan) {
+Handle* make_handle(MemoryAllocator* allocator, Plan* plan, NamedConstants* constants) {
   void* const block = take(allocator, sizeof(Handle), "a delegate handle");
   if (block == nullptr) return nullptr;
   auto* const handle = new (block) Handle;
   handle->plan = plan;
+  handle->constants = constants;
   handle->inputs = take_array<const void*>(allocator, plan->num_inputs(), "input pointers");
   handle->outputs = take_array<void*>(allocator, plan->num_outputs(), "output pointers");
   return handle->inputs != nullptr && handle->outputs != nullptr ? handle : nullptr;
+}
+
+// Verifies the payload, takes what it needs and makes its plan.
+Result<Handle*> load(const void* payload, size_t size, const char* isa, MemoryAllocator* allocator,
+                     NamedConstants* constants) {
+  Options options;
+  options.isa = isa;
+  options.constants = constants->source();
+  MemoryNeeds needs;
+  Status status = memory_needs(payload, size, &needs, options);
+  if (constants->error() != Error::Ok) return constants->error();
+  if (!status.ok()) return log_status(status);
+  void* const persistent = take(allocator, needs.persistent_bytes, "the plan");
+  void* const arena = take(allocator, needs.arena_bytes, "the arena");
+  if (persistent == nullptr || arena == nullptr) return Error::MemoryAllocationFailed;
+
+  Plan* plan = nullptr;
+  status = Plan::create(payload, size, persistent, needs.persistent_bytes, arena, needs.arena_bytes,
+                        &plan, options);
+  if (!status.ok()) return log_status(status);
+  Handle* const handle = make_handle(allocator, plan, constants);
+  if (handle == nullptr) return Error::MemoryAllocationFailed;
+  return handle;
 }
 
 // Fills the handle's pointers with the data of `args`, or says which one does not fit.
@@ -177,23 +203,15 @@ Result<DelegateHandle*> FusedQuantBackend::init(BackendInitContext& context,
   if (!payload.ok()) return payload.error();
   const Result<const char*> isa = forced_isa(context);
   if (!isa.ok()) return isa.error();
-  Options options;
-  options.isa = *isa;
-
-  MemoryNeeds needs;
-  Status status = memory_needs(*payload, size, &needs, options);
-  if (!status.ok()) return log_status(status);
-  void* const persistent = take(allocator, needs.persistent_bytes, "the plan");
-  void* const arena = take(allocator, needs.arena_bytes, "the arena");
-  if (persistent == nullptr || arena == nullptr) return Error::MemoryAllocationFailed;
-
-  Plan* plan = nullptr;
-  status = Plan::create(*payload, size, persistent, needs.persistent_bytes, arena,
-                        needs.arena_bytes, &plan, options);
-  if (!status.ok()) return log_status(status);
-  Handle* const handle = make_handle(allocator, plan);
-  if (handle == nullptr) return Error::MemoryAllocationFailed;
-  return static_cast<DelegateHandle*>(handle);
+  void* const block = take(allocator, sizeof(NamedConstants), "the list of shared constants");
+  if (block == nullptr) return Error::MemoryAllocationFailed;
+  auto* const constants = new (block) NamedConstants(context.get_named_data_map(), allocator);
+  const Result<Handle*> handle = load(*payload, size, *isa, allocator, constants);
+  if (!handle.ok()) {
+    constants->release();
+    return handle.error();
+  }
+  return static_cast<DelegateHandle*>(*handle);
 }
 
 Error FusedQuantBackend::execute(BackendExecutionContext& context, DelegateHandle* handle,
@@ -210,7 +228,9 @@ Error FusedQuantBackend::execute(BackendExecutionContext& context, DelegateHandl
   return error;
 }
 
-// All memory belongs to the method allocator, and nothing in it owns anything.
-void FusedQuantBackend::destroy(DelegateHandle* handle) const { static_cast<void>(handle); }
+// All memory belongs to the method allocator; only the shared constants' buffers are owned.
+void FusedQuantBackend::destroy(DelegateHandle* handle) const {
+  if (handle != nullptr) static_cast<Handle*>(handle)->constants->release();
+}
 
 }  // namespace fused_quant

@@ -17,7 +17,8 @@ class FusedQuantBackend final : public executorch::runtime::BackendInterface {
 
   // Verifies the payload, takes persistent and arena memory from the runtime allocator (for the
   // life of the method), and builds the plan. Constants are used in place: `processed` is kept, or,
-  // when its address is not 16-byte aligned, copied to aligned memory and freed.
+  // when its address is not 16-byte aligned, copied to aligned memory and freed. Constants that
+  // payloads share are taken from the context's named data map and held until destroy.
   // After an error nothing is held but what the runtime allocator handed out, which ExecuTorch
   // takes back with the method that failed to load.
   executorch::runtime::Result<executorch::runtime::DelegateHandle*> init(

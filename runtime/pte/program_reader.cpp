@@ -185,12 +185,18 @@ Status ProgramReader::open(const void* pte, size_t size, ProgramReader* reader, 
                        kSchemaVersion);
   }
   ProgramReader found;
-  status = found.find_plan(program, method);
+  found.program_ = &program;
+  found.segments_ = file + extents.segment_base_offset;
+  found.segments_size_ = extents.segment_data_size;
+  status = found.find_plan(method);
   if (status.ok()) {
     status = found.find_call();
   }
   if (status.ok()) {
-    status = found.find_payload(program, file, size, backend_id);
+    status = found.find_payload(backend_id);
+  }
+  if (status.ok()) {
+    status = found.check_named_data();
   }
   if (status.ok()) {
     status = found.check_arguments();
@@ -201,16 +207,16 @@ Status ProgramReader::open(const void* pte, size_t size, ProgramReader* reader, 
   return status;
 }
 
-Status ProgramReader::find_plan(const et::Program& program, const char* method) {
-  for (uint32_t i = 0; i < length_of(program.execution_plan()); ++i) {
-    const et::ExecutionPlan* plan = program.execution_plan()->Get(i);
+Status ProgramReader::find_plan(const char* method) {
+  for (uint32_t i = 0; i < length_of(program_->execution_plan()); ++i) {
+    const et::ExecutionPlan* plan = program_->execution_plan()->Get(i);
     if (equals(plan->name(), method)) {
       plan_ = plan;
       return Status{};
     }
   }
   return make_status(Code::kInvalidArgument, ".pte: no method of this name", -1,
-                     length_of(program.execution_plan()), 0);
+                     length_of(program_->execution_plan()), 0);
 }
 
 Status ProgramReader::find_call() {
@@ -252,31 +258,55 @@ Status ProgramReader::find_call() {
   return Status{};
 }
 
-Status ProgramReader::locate_segment(const et::Program& program, uint32_t index,
-                                     const uint8_t* file, size_t size) {
-  if (index >= length_of(program.segments())) {
+Status ProgramReader::locate_segment(uint32_t index, ConstantBytes* bytes) const {
+  if (index >= length_of(program_->segments())) {
     return make_status(Code::kInvalidProgram, ".pte: segment index out of range", -1, index,
-                       length_of(program.segments()));
+                       length_of(program_->segments()));
   }
-  Extents extents;
-  const Status status = read_header(file, size, &extents);
-  if (!status.ok()) {
-    return status;
-  }
-  const et::DataSegment* segment = program.segments()->Get(index);
-  const uint64_t available = extents.segment_data_size;
+  const et::DataSegment* segment = program_->segments()->Get(index);
+  const uint64_t available = segments_size_;
   if (segment->offset() > available || segment->size() > available - segment->offset()) {
     return make_status(Code::kInvalidProgram, ".pte: segment outside the file",
                        static_cast<int32_t>(index), static_cast<int64_t>(segment->offset()),
                        static_cast<int64_t>(available));
   }
-  payload_ = file + extents.segment_base_offset + static_cast<size_t>(segment->offset());
-  payload_size_ = static_cast<size_t>(segment->size());
+  bytes->data = segments_ + static_cast<size_t>(segment->offset());
+  bytes->size = static_cast<size_t>(segment->size());
   return Status{};
 }
 
-Status ProgramReader::find_payload(const et::Program& program, const uint8_t* file, size_t size,
-                                   const char* backend_id) {
+Status ProgramReader::check_named_data() const {
+  for (uint32_t i = 0; i < length_of(program_->named_data()); ++i) {
+    const et::NamedData* entry = program_->named_data()->Get(i);
+    if (entry->key() == nullptr) {
+      return make_status(Code::kInvalidProgram, ".pte: named data without a key",
+                         static_cast<int32_t>(i));
+    }
+    ConstantBytes bytes;
+    const Status status = locate_segment(entry->segment_index(), &bytes);
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  return Status{};
+}
+
+ConstantBytes ProgramReader::find_constant(void* context, const char* key, size_t key_length) {
+  const auto* self = static_cast<const ProgramReader*>(context);
+  const auto* entries = self->program_ == nullptr ? nullptr : self->program_->named_data();
+  for (uint32_t i = 0; i < length_of(entries); ++i) {
+    const flatbuffers::String* name = entries->Get(i)->key();
+    if (name->size() == key_length && std::memcmp(name->c_str(), key, key_length) == 0) {
+      ConstantBytes bytes;
+      // open() has looked at every entry, so this cannot fail.
+      return self->locate_segment(entries->Get(i)->segment_index(), &bytes).ok() ? bytes
+                                                                                 : ConstantBytes{};
+    }
+  }
+  return ConstantBytes{};
+}
+
+Status ProgramReader::find_payload(const char* backend_id) {
   const et::BackendDelegate* delegate = plan_->delegates()->Get(delegate_);
   if (!equals(delegate->id(), backend_id)) {
     return make_status(Code::kNotSupported, ".pte: delegate call of another backend",
@@ -289,16 +319,19 @@ Status ProgramReader::find_payload(const et::Program& program, const uint8_t* fi
   }
   const uint32_t index = processed->index();
   if (processed->location() == et::DataLocation_SEGMENT) {
-    const Status status = locate_segment(program, index, file, size);
+    ConstantBytes bytes;
+    const Status status = locate_segment(index, &bytes);
     if (!status.ok()) {
       return status;
     }
+    payload_ = bytes.data;
+    payload_size_ = bytes.size;
   } else if (processed->location() == et::DataLocation_INLINE) {
-    if (index >= length_of(program.backend_delegate_data())) {
+    if (index >= length_of(program_->backend_delegate_data())) {
       return make_status(Code::kInvalidProgram, ".pte: delegate data index out of range", -1, index,
-                         length_of(program.backend_delegate_data()));
+                         length_of(program_->backend_delegate_data()));
     }
-    const auto* data = program.backend_delegate_data()->Get(index)->data();
+    const auto* data = program_->backend_delegate_data()->Get(index)->data();
     payload_ = data == nullptr ? nullptr : data->data();
     payload_size_ = length_of(data);
   } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Reads a fully delegated ExecuTorch program (.pte) in place, without ExecuTorch: one method whose
+// Reads a fully delegated ExecuTorch program (.pte) in place, without ExecuTorch: a method whose
 // only instruction is a call of our delegate. Freestanding and heap-free; every byte of the file is
 // checked before it is used, and a file that cannot be run this way gives an error that says why.
 #pragma once
@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "constant_source.h"
 #include "status.h"
 
 namespace executorch_flatbuffer {
@@ -52,6 +53,10 @@ class ProgramReader {
   const void* payload() const { return payload_; }
   size_t payload_size() const { return payload_size_; }
 
+  // The program's named data: constants that its methods share, in place. To be used while this
+  // reader is where it is.
+  ConstantSource constants() { return {find_constant, this}; }
+
   // Inputs and outputs of the program, as the user's model has them.
   uint32_t num_inputs() const { return num_inputs_; }
   uint32_t num_outputs() const { return num_outputs_; }
@@ -67,16 +72,19 @@ class ProgramReader {
   uint32_t output_source(uint32_t index) const;
 
  private:
-  Status find_plan(const executorch_flatbuffer::Program& program, const char* method);
-  Status find_payload(const executorch_flatbuffer::Program& program, const uint8_t* file,
-                      size_t size, const char* backend_id);
+  Status find_plan(const char* method);
+  Status find_payload(const char* backend_id);
   Status find_call();
   Status check_arguments();
   Status check_tensor(int32_t value, int32_t where) const;
-  Status locate_segment(const executorch_flatbuffer::Program& program, uint32_t index,
-                        const uint8_t* file, size_t size);
+  Status check_named_data() const;
+  Status locate_segment(uint32_t index, ConstantBytes* bytes) const;
+  static ConstantBytes find_constant(void* context, const char* key, size_t key_length);
   ProgramTensor tensor(uint32_t value) const;
 
+  const executorch_flatbuffer::Program* program_ = nullptr;
+  const uint8_t* segments_ = nullptr;  // the bytes that segments may use
+  size_t segments_size_ = 0;
   const executorch_flatbuffer::ExecutionPlan* plan_ = nullptr;
   const int32_t* arguments_ = nullptr;  // value indices: the delegate's inputs, then its outputs
   const void* payload_ = nullptr;

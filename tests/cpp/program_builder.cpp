@@ -60,6 +60,14 @@ Offset<schema::Tensor> write_tensor(FlatBufferBuilder& b, const TensorSpec& t, s
                                     t.quant_max, t.alias);
 }
 
+Offset<schema::Constant> write_constant(FlatBufferBuilder& b, const ProgramSpec& p, size_t index) {
+  const auto found = p.shared.find(index);
+  if (found == p.shared.end()) return schema::CreateConstantDirect(b, &p.constants[index]);
+  const SharedSpec& shared = found->second;
+  return schema::CreateConstantDirect(b, shared.keeps_data ? &p.constants[index] : nullptr,
+                                      shared.has_key ? shared.key.c_str() : nullptr, shared.size);
+}
+
 }  // namespace
 
 Block::Block(size_t size, uint8_t fill, size_t lead) : lead_(lead), size_(size) {
@@ -74,8 +82,8 @@ void Block::Free::operator()(uint8_t* memory) const { free(memory); }
 Block ProgramSpec::write() const {
   FlatBufferBuilder b;
   std::vector<Offset<schema::Constant>> constant_offsets;
-  for (const auto& bytes : constants) {
-    constant_offsets.push_back(schema::CreateConstantDirect(b, &bytes));
+  for (size_t i = 0; i < constants.size(); ++i) {
+    constant_offsets.push_back(write_constant(b, *this, i));
   }
   std::vector<Offset<schema::Tensor>> tensor_offsets;
   for (size_t i = 0; i < tensors.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -77,6 +78,14 @@ struct OpSpec {
   ParamsSpec params;
 };
 
+// What a shared constant says instead of its data.
+struct SharedSpec {
+  std::string key;
+  uint32_t size = 0;
+  bool has_key = true;
+  bool keeps_data = false;
+};
+
 struct ProgramSpec {
   uint32_t format_version = 1;
   std::string identifier = "FQP1";
@@ -85,6 +94,7 @@ struct ProgramSpec {
   std::vector<uint32_t> outputs;
   std::vector<OpSpec> ops;
   std::vector<std::vector<uint8_t>> constants;
+  std::map<size_t, SharedSpec> shared;  // by the index of the constant
   uint32_t arena_bytes = 0;
 
   // The payload, at a 16-byte boundary.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// pte_check show FILE METHOD SHIFT BACKEND_ID   what the reader finds, as one JSON line
-// pte_check mutate FILE                         every truncation and every single bit flip of FILE
+// pte_check show FILE METHOD SHIFT BACKEND_ID KEY   what the reader finds, as one JSON line
+// pte_check mutate FILE KEY                         every truncation and single bit flip of FILE
 //
 // The file is copied into a block of exactly its size, so that AddressSanitizer sees any read
 // beyond it. A mutated file must give an error or a view that stays inside the file.
@@ -18,6 +18,8 @@
 
 namespace {
 
+using fused_quant::ConstantBytes;
+using fused_quant::ConstantSource;
 using fused_quant::Status;
 using fused_quant::pte::ProgramReader;
 using fused_quant::pte::ProgramTensor;
@@ -47,7 +49,13 @@ void print_tensor(const char* separator, const ProgramTensor& tensor) {
   std::printf("]}");
 }
 
-int show(const std::vector<uint8_t>& data, const char* method, size_t shift, const char* id) {
+ConstantBytes find_constant(ProgramReader* reader, const char* key) {
+  const ConstantSource source = reader->constants();
+  return source.find(source.context, key, std::strlen(key));
+}
+
+int show(const std::vector<uint8_t>& data, const char* method, size_t shift, const char* id,
+         const char* key) {
   const std::vector<uint8_t> shifted = [&] {
     std::vector<uint8_t> bytes(shift, 0);
     bytes.insert(bytes.end(), data.begin(), data.end());
@@ -65,8 +73,14 @@ int show(const std::vector<uint8_t>& data, const char* method, size_t shift, con
     return 0;
   }
   const auto* payload = static_cast<const uint8_t*>(reader.payload());
-  std::printf("{\"code\": 0, \"offset\": %td, \"size\": %zu, \"delegate_inputs\": [",
-              payload - file, reader.payload_size());
+  std::printf("{\"code\": 0, \"offset\": %td, \"size\": %zu, ", payload - file,
+              reader.payload_size());
+  const ConstantBytes constant = find_constant(&reader, key);
+  if (constant.data != nullptr) {
+    std::printf("\"constant\": [%td, %zu], ", static_cast<const uint8_t*>(constant.data) - file,
+                constant.size);
+  }
+  std::printf("\"delegate_inputs\": [");
   for (uint32_t i = 0; i < reader.num_delegate_inputs(); ++i) {
     std::printf(i ? ", %u" : "%u", reader.delegate_input(i));
   }
@@ -117,27 +131,32 @@ bool consistent(const ProgramReader& reader, const uint8_t* file, size_t size) {
 }
 
 // 1 accepted, 0 refused, -1 accepted although inconsistent.
-int try_open(const std::vector<uint8_t>& data, size_t size) {
+int try_open(const std::vector<uint8_t>& data, size_t size, const char* key) {
   const auto copy = exact_copy(data, size);
   ProgramReader reader;
   if (!ProgramReader::open(copy.get(), size, &reader).ok()) {
     return reader.payload() == nullptr ? 0 : -1;
   }
+  const ConstantBytes constant = find_constant(&reader, key);
+  const auto* bytes = static_cast<const uint8_t*>(constant.data);
+  volatile uint8_t sink = 0;
+  for (size_t i = 0; bytes != nullptr && i < constant.size; ++i) sink = bytes[i];
+  static_cast<void>(sink);
   return consistent(reader, copy.get(), size) ? 1 : -1;
 }
 
-int mutate(std::vector<uint8_t> data) {
+int mutate(std::vector<uint8_t> data, const char* key) {
   size_t truncations_accepted = 0;
   size_t flips_accepted = 0;
   for (size_t size = 0; size < data.size(); ++size) {
-    const int result = try_open(data, size);
+    const int result = try_open(data, size, key);
     if (result < 0) return 1;
     truncations_accepted += static_cast<size_t>(result);
   }
   for (size_t bit = 0; bit < data.size() * 8; ++bit) {
     const auto mask = static_cast<uint8_t>(1u << bit % 8);
     data[bit / 8] = static_cast<uint8_t>(data[bit / 8] ^ mask);
-    const int result = try_open(data, data.size());
+    const int result = try_open(data, data.size(), key);
     data[bit / 8] = static_cast<uint8_t>(data[bit / 8] ^ mask);
     if (result < 0) return 1;
     flips_accepted += static_cast<size_t>(result);
@@ -152,10 +171,11 @@ int mutate(std::vector<uint8_t> data) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 6 && std::strcmp(argv[1], "show") == 0) {
-    return show(read_file(argv[2]), argv[3], std::strtoul(argv[4], nullptr, 10), argv[5]);
+  if (argc == 7 && std::strcmp(argv[1], "show") == 0) {
+    return show(read_file(argv[2]), argv[3], std::strtoul(argv[4], nullptr, 10), argv[5], argv[6]);
   }
-  if (argc == 3 && std::strcmp(argv[1], "mutate") == 0) return mutate(read_file(argv[2]));
-  std::fprintf(stderr, "usage: pte_check show FILE METHOD SHIFT BACKEND_ID | mutate FILE\n");
+  if (argc == 4 && std::strcmp(argv[1], "mutate") == 0) return mutate(read_file(argv[2]), argv[3]);
+  std::fprintf(stderr,
+               "usage: pte_check show FILE METHOD SHIFT BACKEND_ID KEY | mutate FILE KEY\n");
   return 2;
 }

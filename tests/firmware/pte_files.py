@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from executorch.exir import schema as et
+from executorch.exir._serialize._named_data_store import NamedDataStore
 from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
 from executorch.exir.scalar_type import ScalarType
 
@@ -94,9 +95,16 @@ class Plan:
 
 
 def make_pte(
-    plans: Sequence[Plan], payloads: Sequence[bytes], segments: bool = True, version: int = 0
+    plans: Sequence[Plan],
+    payloads: Sequence[bytes],
+    segments: bool = True,
+    version: int = 0,
+    constants: Mapping[str, bytes] | None = None,
 ) -> bytes:
-    """Serialize; `segments` places the data of delegates behind the program, as ExecuTorch does."""
+    """Serialize; `segments` places the data of delegates behind the program, as ExecuTorch does.
+
+    `constants` becomes named data, which always lies there.
+    """
     program = et.Program(
         version=version,
         execution_plan=[plan.plan() for plan in plans],
@@ -105,7 +113,12 @@ def make_pte(
         segments=[],
         constant_segment=et.SubsegmentOffsets(0, []),
     )
-    return bytes(serialize_pte_binary(PTEFile(program), extract_delegate_segments=segments))
+    store = NamedDataStore()
+    for key, data in (constants or {}).items():
+        store.add_named_data(key, data, alignment=16)
+    named_data = store.get_named_data_store_output() if constants else None
+    file = PTEFile(program, named_data=named_data)
+    return bytes(serialize_pte_binary(file, extract_delegate_segments=segments))
 
 
 def pte_of(program: LoweredProgram, segments: bool = True) -> bytes:

@@ -25,6 +25,8 @@ from firmware.tools import find_tool, run_tool
 from tests.firmware.pte_files import BACKEND_ID, Plan, call, make_pte, tensor
 
 PAYLOAD = bytes(range(1, 200))
+KEY = "fused_quant/0123456789abcdef"
+CONSTANT = bytes(range(50, 150))
 INVALID_COMPATIBILITY, INVALID_PROGRAM, NOT_SUPPORTED, INVALID_ARGUMENT = 1, 2, 4, 6
 
 
@@ -60,16 +62,21 @@ class Reader:
         return result
 
     def show(
-        self, data: bytes, method: str = "forward", shift: int = 0, backend_id: str = BACKEND_ID
+        self,
+        data: bytes,
+        method: str = "forward",
+        shift: int = 0,
+        backend_id: str = BACKEND_ID,
+        key: str = KEY,
     ) -> dict[str, Any]:
-        return self._run(data, "show", method, str(shift), backend_id)
+        return self._run(data, "show", method, str(shift), backend_id, key)
 
     def error(self, data: bytes, method: str = "forward", shift: int = 0) -> tuple[int, str]:
         result = self.show(data, method, shift)
         return result["code"], result.get("what", "")
 
     def mutate(self, data: bytes) -> dict[str, Any]:
-        return self._run(data, "mutate")
+        return self._run(data, "mutate", KEY)
 
 
 @pytest.fixture
@@ -255,6 +262,35 @@ def test_truncations_and_bit_flips(reader: Reader, segments: bool) -> None:
     assert counts["truncations_accepted"] <= (0 if segments else 8)
     # Flips inside the payload and the padding do not concern the reader; those elsewhere do.
     assert 8 * 40 <= counts["flips_accepted"] < counts["flips"]
+
+
+@pytest.mark.parametrize("segments", [True, False])
+def test_named_data_is_found_in_place(reader: Reader, segments: bool) -> None:
+    constants = {KEY + "0": b"longer key", KEY: CONSTANT, KEY[:-1]: b"shorter key"}
+    data = make_pte([simple()], [PAYLOAD], segments, constants=constants)
+    for key, content in constants.items():
+        offset, size = reader.show(data, key=key)["constant"]
+        assert data[offset : offset + size] == content
+        assert offset % 16 == 0
+    for key in ("", "another", KEY.upper()):
+        assert "constant" not in reader.show(data, key=key)
+    assert "constant" not in reader.show(make_pte([simple()], [PAYLOAD], segments))
+
+
+def test_named_data_outside_the_file_is_refused(reader: Reader) -> None:
+    """The constant's segment is the file's end; a header that ends the segments early cuts it."""
+    data = make_pte([simple()], [PAYLOAD], constants={KEY: CONSTANT})
+    stated = int.from_bytes(data[8 + 24 : 8 + 32], "little")
+    code, what = reader.error(header_field(data, 24, stated - 1))
+    assert (code, what) == (INVALID_PROGRAM, ".pte: segment outside the file")
+    assert reader.error(data[:-1])[0] == INVALID_PROGRAM
+
+
+def test_named_data_survives_truncations_and_bit_flips(reader: Reader) -> None:
+    data = make_pte([simple()], [PAYLOAD[:16]], constants={KEY: CONSTANT[:16]})
+    counts = reader.mutate(data)
+    assert counts["truncations_accepted"] == 0
+    assert 8 * 32 <= counts["flips_accepted"] < counts["flips"]
 
 
 class FixedPayloadBackend(BackendDetails):
