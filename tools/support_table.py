@@ -97,7 +97,9 @@ def _spellings(spec: OpSpec) -> str:
 
 def _summary(spec: OpSpec) -> str:
     """The first paragraph of the docstring of the operator's module."""
-    function = spec.runtime.lower if spec.runtime is not None else None
+    function: Any = spec.runtime.lower if spec.runtime is not None else None
+    if function is None and spec.fusion is not None:
+        function = spec.fusion.covers
     module = sys.modules[function.__module__] if function is not None else None
     text = (module.__doc__ if module is not None else "") or ""
     return " ".join(text.split("\n\n")[0].split()).replace("|", "\\|")

@@ -284,3 +284,16 @@ def test_preserved_operators_include_the_backends_own() -> None:
     preserved = fused_quant.default_quantizer().preserved_ops()
     assert _aten.linear.default in preserved
     assert _aten.adaptive_avg_pool2d.default in preserved
+
+
+def _softmax_product(x: Tensor, y: Tensor) -> Tensor:
+    return torch.bmm(torch.softmax(x, -1), torch.sigmoid(y))
+
+
+def test_a_fixed_grid_is_read_as_it_is() -> None:
+    """No requantize between softmax or sigmoid, whose grids follow from their range, and a user."""
+    x, y = torch.randn(2, 3, 4), torch.randn(2, 4, 5)
+    quantizer = fused_quant.default_quantizer()
+    fused = quantizer.fuse(_converted(quantizer, Graph(_softmax_product), x, y))
+    names = [name for name in targets(fused) if "fused_quant" in name]
+    assert names == [f"fused_quant.{op}.default" for op in ("softmax", "sigmoid", "bmm")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Functions of one element: T[q + 128] = clip(zo + RNE(f((q - zi) * si) / so)), one per line below.
+"""Functions of one element: T[q + 128] = clip(zo + RNE(f((q - zi) * si) / so)).
 
 A line names the ATen operator; evaluated in float64 it gives the table. Its in-place spelling is an
 anchor too.

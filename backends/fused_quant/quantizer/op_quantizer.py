@@ -28,6 +28,7 @@ from fused_quant.quantizer.annotations import (
     claim_float,
     fused_name,
     is_annotated,
+    is_owned,
     output_spec,
     short_name,
 )
@@ -117,7 +118,7 @@ class OpQuantizer:
                 # observers around it would give two grids.
                 claim(source, tag, {source.all_input_nodes[0]: spec}, None)
             else:
-                inputs[source] = spec
+                inputs[source] = _fixed_grid(source) or spec
         inputs.update(dict.fromkeys(weights, _weight_spec(self.config, node)))
         if self.config.bias is not None:
             inputs.update(dict.fromkeys(others, _resolved(self.config.bias, node)))
@@ -182,6 +183,15 @@ def _resolved(spec: Any, node: Node) -> QuantizationSpecBase | None:
     if spec is None or isinstance(spec, QuantizationSpecBase) or not callable(spec):
         return spec
     return spec(node)
+
+
+def _fixed_grid(source: Node) -> QuantizationSpecBase | None:
+    """The grid of a producer whose output has fixed parameters: read as it is, not observed again.
+
+    A second observer on the same values would choose a grid of its own, one requantize away.
+    """
+    spec = output_spec(source)
+    return spec if isinstance(spec, FixedQParamsQuantizationSpec) and is_owned(source) else None
 
 
 def _is_own_padding(node: Node) -> bool:
