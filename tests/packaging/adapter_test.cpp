@@ -10,8 +10,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <numeric>
+#include <string_view>
 #include <vector>
 
 #include "fused_quant_backend.h"
@@ -30,8 +33,10 @@ using executorch::runtime::Error;
 using executorch::runtime::EValue;
 using executorch::runtime::FreeableBuffer;
 using executorch::runtime::MemoryAllocator;
+using executorch::runtime::NamedDataMap;
 using executorch::runtime::Result;
 using executorch::runtime::Span;
+using executorch::runtime::TensorLayout;
 namespace schema = fused_quant::schema;
 
 constexpr int32_t kRows = 3;
@@ -43,8 +48,11 @@ struct alignas(16) Aligned {
   uint8_t bytes[16];
 };
 
-// A payload with one permute: [3, 5] to [5, 3].
-std::vector<uint8_t> transpose_payload(schema::DType dtype) {
+constexpr char kKey[] = "fused_quant/weight";
+
+// A payload with one permute: [3, 5] to [5, 3]. With a key it permutes a shared constant instead of
+// an input.
+std::vector<uint8_t> transpose_payload(schema::DType dtype, const char* key = nullptr) {
   flatbuffers::FlatBufferBuilder builder;
   const std::vector<uint32_t> in_shape = {kRows, kColumns};
   const std::vector<uint32_t> out_shape = {kColumns, kRows};
@@ -57,7 +65,8 @@ std::vector<uint8_t> transpose_payload(schema::DType dtype) {
                                       &zero_point, -1, codes ? -128 : 0, codes ? 127 : 0);
   };
   const std::vector<flatbuffers::Offset<schema::Tensor>> tensors = {
-      tensor("x", schema::Storage_input, in_shape), tensor("y", schema::Storage_output, out_shape)};
+      tensor("x", key == nullptr ? schema::Storage_input : schema::Storage_constant, in_shape),
+      tensor("y", schema::Storage_output, out_shape)};
   const std::vector<uint8_t> perm = {1, 0};
   const auto params = schema::CreateLayoutParamsDirect(builder, &perm);
   const std::vector<int32_t> op_inputs = {0};
@@ -65,9 +74,12 @@ std::vector<uint8_t> transpose_payload(schema::DType dtype) {
   const std::vector<flatbuffers::Offset<schema::Op>> ops = {
       schema::CreateOpDirect(builder, "transpose", schema::OpCode_permute, &op_inputs, &op_outputs,
                              schema::Params_LayoutParams, params.Union())};
-  const std::vector<uint32_t> inputs = {0};
+  const std::vector<uint32_t> inputs(key == nullptr ? 1 : 0, 0);
   const std::vector<uint32_t> outputs = {1};
-  const std::vector<flatbuffers::Offset<schema::Constant>> constants;
+  std::vector<flatbuffers::Offset<schema::Constant>> constants;
+  if (key != nullptr) {
+    constants.push_back(schema::CreateConstantDirect(builder, nullptr, key, kCount));
+  }
   schema::FinishPayloadBuffer(
       builder, schema::CreatePayloadDirect(builder, 1, "test", "generic", &tensors, &inputs,
                                            &outputs, &ops, &constants, 0, 4096));
@@ -77,8 +89,9 @@ std::vector<uint8_t> transpose_payload(schema::DType dtype) {
 // The payload at an address that is `shift` past a multiple of 16, with a count of its releases.
 class Program {
  public:
-  explicit Program(size_t shift = 0, schema::DType dtype = schema::DType_s8)
-      : bytes_(transpose_payload(dtype)),
+  explicit Program(size_t shift = 0, schema::DType dtype = schema::DType_s8,
+                   const char* key = nullptr)
+      : bytes_(transpose_payload(dtype, key)),
         memory_(bytes_.size() / sizeof(Aligned) + 2),
         at_(memory_[0].bytes + shift),
         buffer_(
@@ -97,6 +110,48 @@ class Program {
   uint8_t* at_;
   int frees_ = 0;
   FreeableBuffer buffer_;
+};
+
+// Named data of one key, with counts of what was handed out and given back. Every buffer is memory
+// of its own, `shift` past a multiple of 16, as from a loader that reads a segment anew.
+class OneConstant final : public NamedDataMap {
+ public:
+  OneConstant(const int8_t* values, size_t size, size_t shift = 0)
+      : values_(values), size_(size), shift_(shift) {}
+
+  Result<FreeableBuffer> get_data(std::string_view key) const override {
+    ++asked;
+    if (failure != Error::Ok) return failure;
+    if (key != kKey) return Error::NotFound;
+    auto* const memory = static_cast<uint8_t*>(std::aligned_alloc(16, 64));
+    std::memset(memory, 0xEE, 64);
+    std::memcpy(memory + shift_, values_, size_);
+    ++held;
+    return FreeableBuffer(memory + shift_, size_, give_back, const_cast<OneConstant*>(this));
+  }
+  Result<const TensorLayout> get_tensor_layout(std::string_view) const override {
+    return Error::NotSupported;
+  }
+  Error load_data_into(std::string_view, void*, size_t) const override {
+    return Error::NotSupported;
+  }
+  Result<uint32_t> get_num_keys() const override { return 1u; }
+  Result<const char*> get_key(uint32_t) const override { return kKey; }
+
+  Error failure = Error::Ok;
+  mutable int asked = 0;
+  mutable int held = 0;
+
+ private:
+  static void give_back(void* self, void* data, size_t) {
+    const auto* const map = static_cast<OneConstant*>(self);
+    --map->held;
+    std::free(static_cast<uint8_t*>(data) - map->shift_);
+  }
+
+  const int8_t* values_;
+  size_t size_;
+  size_t shift_;
 };
 
 // Counts requests on top of ExecuTorch's bump allocator.
@@ -141,6 +196,12 @@ class AdapterTest : public ::testing::Test {
 
   Result<DelegateHandle*> init(FreeableBuffer* buffer, MemoryAllocator* allocator) {
     BackendInitContext context(allocator);
+    return backend_->init(context, buffer, {});
+  }
+
+  Result<DelegateHandle*> init_with(const NamedDataMap* map, MemoryAllocator* allocator,
+                                    FreeableBuffer* buffer) {
+    BackendInitContext context(allocator, nullptr, "forward", map);
     return backend_->init(context, buffer, {});
   }
 
@@ -322,6 +383,100 @@ TEST_F(AdapterTest, ExecuteRefusesAMisalignedTensor) {
     std::swap(x_.pointer, y_.pointer);
     EXPECT_EQ(execute(*handle, {x_.value(ScalarType::Float), y_.value(ScalarType::Float)}),
               expected);
+  }
+}
+
+TEST_F(AdapterTest, SharedConstantIsHeldUntilDestroy) {
+  const OneConstant map(x_.data.data(), kCount);
+  Program program(0, schema::DType_s8, kKey);
+  const auto handle = init_with(&map, allocator_.get(), program.buffer());
+  ASSERT_TRUE(handle.ok());
+  EXPECT_EQ(map.held, 1);
+  EXPECT_EQ(map.asked, 1);
+  for (int i = 0; i < 3; ++i) {
+    std::fill(y_.data.begin(), y_.data.end(), int8_t{99});
+    ASSERT_EQ(execute(*handle, {y_.value()}), Error::Ok);
+    expect_transposed();
+  }
+  EXPECT_EQ(map.asked, 1);
+  EXPECT_EQ(map.held, 1);
+  backend_->destroy(*handle);
+  EXPECT_EQ(map.held, 0);
+}
+
+TEST_F(AdapterTest, SharedConstantOfTwoMethods) {
+  const OneConstant map(x_.data.data(), kCount);
+  Program first(0, schema::DType_s8, kKey);
+  Program second(0, schema::DType_s8, kKey);
+  const auto one = init_with(&map, allocator_.get(), first.buffer());
+  const auto two = init_with(&map, allocator_.get(), second.buffer());
+  ASSERT_TRUE(one.ok() && two.ok());
+  backend_->destroy(*one);
+  ASSERT_EQ(execute(*two, {y_.value()}), Error::Ok);  // a sanitizer would see freed bytes
+  expect_transposed();
+  backend_->destroy(*two);
+  EXPECT_EQ(map.held, 0);
+}
+
+TEST_F(AdapterTest, SharedConstantAtAnOddAddressIsCopied) {
+  for (size_t shift = 1; shift < 16; ++shift) {
+    const OneConstant map(x_.data.data(), kCount, shift);
+    allocator_->reset();
+    Program program(0, schema::DType_s8, kKey);
+    const auto handle = init_with(&map, allocator_.get(), program.buffer());
+    ASSERT_TRUE(handle.ok()) << shift;
+    EXPECT_EQ(map.held, 0);  // one copy is kept
+    std::fill(y_.data.begin(), y_.data.end(), int8_t{99});
+    ASSERT_EQ(execute(*handle, {y_.value()}), Error::Ok);
+    expect_transposed();
+    backend_->destroy(*handle);
+    EXPECT_EQ(map.held, 0);
+  }
+}
+
+TEST_F(AdapterTest, SharedConstantThatIsMissingOrWrong) {
+  const auto error_with = [&](const NamedDataMap* map, const char* key = kKey) {
+    allocator_->reset();
+    Program program(0, schema::DType_s8, key);
+    return init_with(map, allocator_.get(), program.buffer()).error();
+  };
+  EXPECT_EQ(error_with(nullptr), Error::InvalidProgram);
+  OneConstant map(x_.data.data(), kCount);
+  EXPECT_EQ(error_with(&map, "fused_quant/other"), Error::InvalidProgram);
+  map.failure = Error::AccessFailed;
+  EXPECT_EQ(error_with(&map), Error::AccessFailed);
+  EXPECT_EQ(map.held, 0);
+  for (const size_t size : {kCount - 1, kCount + 1}) {
+    const OneConstant other(x_.data.data(), size);
+    EXPECT_EQ(error_with(&other), Error::InvalidProgram);
+    EXPECT_EQ(other.asked, 1);
+    EXPECT_EQ(other.held, 0);
+  }
+}
+
+TEST_F(AdapterTest, SharedConstantIsGivenBackAfterEverySmallAllocator) {
+  for (const size_t shift : {size_t{0}, size_t{3}}) {
+    const OneConstant map(x_.data.data(), kCount, shift);
+    allocator_->reset();
+    Program first(0, schema::DType_s8, kKey);
+    const auto made = init_with(&map, allocator_.get(), first.buffer());
+    ASSERT_TRUE(made.ok());
+    const size_t need = allocator_->used_size();
+    backend_->destroy(*made);
+    for (size_t size = 0; size <= need + 64; ++size) {
+      std::vector<Aligned> memory(need / sizeof(Aligned) + 6);
+      MemoryAllocator small(static_cast<uint32_t>(size), memory[0].bytes);
+      Program program(0, schema::DType_s8, kKey);
+      const auto handle = init_with(&map, &small, program.buffer());
+      if (size >= need) {
+        ASSERT_TRUE(handle.ok()) << size;
+        ASSERT_EQ(execute(*handle, {y_.value()}), Error::Ok);
+        backend_->destroy(*handle);
+      } else {
+        ASSERT_EQ(handle.error(), Error::MemoryAllocationFailed) << size;
+      }
+      ASSERT_EQ(map.held, 0) << size;
+    }
   }
 }
 
