@@ -91,12 +91,12 @@ def _match(gm: GraphModule, node: Node) -> _Match | Reason | None:
     for spec, parse in registry.anchors_of(graph.op_of(node)):
         try:
             call = parse(node)
+            if isinstance(call, Reason):
+                last = call if last is None or last.code == "overload" else last
+                continue
+            found = _match_edges(gm, node, spec, call)
         except ValueError as error:
             return Reason("shape", str(error))
-        if isinstance(call, Reason):
-            last = call if last is None or last.code == "overload" else last
-            continue
-        found = _match_edges(gm, node, spec, call)
         if isinstance(found, _Match) or spec.is_own:
             return found
         last = found
@@ -125,7 +125,7 @@ def _match_edges(gm: GraphModule, node: Node, spec: OpSpec, call: Call) -> _Matc
     if not users or any(graph.op_of(user) != graph.QUANTIZE for user in users):
         return Reason("float_output", "the result is used in float", "", "quantize only")
     params = [params_of(user) for user in users]
-    if any(not params[0].same_grid(p) or p.dtype != params[0].dtype for p in params[1:]):
+    if not all(map(params[0].equals, params)):
         return Reason("outputs", "differently quantized results", "", "one quantization")
     if clamp is not None and not numerics.is_float32_scale(params[0].scale_value):
         got = repr(params[0].scale_value)
@@ -198,9 +198,9 @@ def _channel_params(gm: GraphModule, node: Node) -> QParams | None:
     bound = graph.bind(node)
     scale = graph.constant_of(gm, bound["scales"])
     zero_point = graph.constant_of(gm, bound["zero_points"])
-    if scale is None:
+    if scale is None or (zero_point is None and bound["zero_points"] is not None):
         return None
-    rank = len(graph.shape_of(node))
+    rank = graph.rank_of(node)
     shape = [1] * rank
     shape[bound["axis"] % rank] = scale.numel()
     zeros = torch.zeros_like(scale, dtype=torch.int64) if zero_point is None else zero_point
@@ -216,7 +216,7 @@ def _channel_params(gm: GraphModule, node: Node) -> QParams | None:
 def _fold(gm: GraphModule, node: Node, match: _Match) -> None:
     fusion = match.spec.fusion
     assert fusion is not None
-    first = match.quantizes[0]
+    first = min(match.quantizes)  # in the order of the graph: in front of all that read them
     arguments: list[Any] = []
     blocks: list[Any] = []
     for operand in fusion.operands:

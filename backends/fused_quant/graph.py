@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -36,6 +36,7 @@ DEQUANTIZE_TENSOR = _qd.dequantize_per_tensor.tensor
 QUANTIZE_CHANNEL = _qd.quantize_per_channel.default
 DEQUANTIZE_CHANNEL = _qd.dequantize_per_channel.default
 GETITEM = operator.getitem
+_EXPAND, _EXPAND_COPY = torch.ops.aten.expand.default, torch.ops.aten.expand_copy.default
 
 
 def op_of(node: Any) -> Any:
@@ -75,6 +76,16 @@ def shape_of(node: Node) -> tuple[int, ...]:
             raise ValueError(f"{node.name}: got dynamic size {size}, supported: static sizes")
         sizes.append(size)
     return tuple(sizes)
+
+
+def is_static(node: Node) -> bool:
+    """True if every size of a node's tensor is known ahead of time."""
+    return all(isinstance(size, int) for size in val_of(node).shape)
+
+
+def rank_of(node: Node) -> int:
+    """The number of dimensions of a node's tensor, of whatever sizes."""
+    return len(val_of(node).shape)
 
 
 def is_float_tensor(node: Node) -> bool:
@@ -152,11 +163,16 @@ def origins(node: Node) -> tuple[str, ...]:
 
 
 def call(
-    gm: GraphModule, before: Node, target: Any, args: tuple[Any, ...], like: tuple[Node, ...]
+    gm: GraphModule,
+    before: Node,
+    target: Any,
+    args: tuple[Any, ...],
+    like: tuple[Node, ...],
+    kwargs: Mapping[str, Any] | None = None,
 ) -> Node:
     """Insert a call node, compute its fake value and give it the origins of the nodes `like`."""
     with gm.graph.inserting_before(before):
-        node = gm.graph.call_function(target, args)
+        node = gm.graph.call_function(target, args, dict(kwargs or {}))
     refresh_val(node)
     merged: dict[str, None] = {}
     for source in like:
@@ -173,8 +189,10 @@ def refresh_val(node: Node) -> None:
     """Recompute `meta["val"]` of a call node from its arguments' values."""
     args = torch.fx.map_arg(node.args, lambda n: n.meta["val"])
     kwargs = torch.fx.map_arg(node.kwargs, lambda n: n.meta["val"])
-    val = node.target(*args, **kwargs)  # type: ignore[operator]
-    node.meta["val"] = val
+    if op_of(node) == _EXPAND_COPY:  # its fake kernel takes no symbolic sizes
+        node.meta["val"] = _EXPAND(*args, **kwargs).contiguous()
+    else:
+        node.meta["val"] = node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 def calls(gm: GraphModule) -> Iterator[Node]:

@@ -115,6 +115,11 @@ class QParams:
             and bool(torch.equal(self.zero_point.long(), other.zero_point.long()))
         )
 
+    def equals(self, other: QParams) -> bool:
+        """True for one grid, one dtype and the same clamp bounds."""
+        bounds = (self.quant_min, self.quant_max) == (other.quant_min, other.quant_max)
+        return bounds and self.dtype == other.dtype and self.same_grid(other)
+
     def shifted(self, by: int, dtype: torch.dtype) -> QParams:
         """The same reals for codes that are larger by `by`, in another dtype."""
         return QParams(
@@ -141,14 +146,16 @@ class QParams:
         return scale, zero_point
 
     def dequantize(self, codes: torch.Tensor) -> torch.Tensor:
-        """Scale * (codes - zero_point) in `self.dtype`."""
+        """Scale * (codes - zero_point) in float32 (or float64), then as `self.dtype`."""
         scale, zero_point = self._expanded(codes)
-        centred = (codes.to(torch.int64) - zero_point.to(torch.int64)).to(self.dtype)
-        return centred * scale.to(self.dtype)
+        dtype = torch.promote_types(self.dtype, torch.float32)
+        centred = (codes.to(torch.int64) - zero_point.to(torch.int64)).to(dtype)
+        return (centred * scale.to(dtype)).to(self.dtype)
 
     def quantize(self, x: torch.Tensor) -> torch.Tensor:
         """clamp(round_half_even(x * f32(1 / scale)) + zero_point) as `self.dtype`; NaN -> zp."""
         scale, zero_point = self._expanded(x)
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
         inverse = (1.0 / scale.double()).to(x.dtype)
         steps = torch.nan_to_num(torch.round(x * inverse), nan=0.0)
         codes = (steps + zero_point).clamp(self.quant_min, self.quant_max)

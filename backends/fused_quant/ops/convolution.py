@@ -137,7 +137,7 @@ def _is_transposed(attributes: Attributes) -> bool:
 def _sides(shape: Sequence[int], attributes: Attributes) -> list[int]:
     """(before, after) of every spatial dimension of an input of that shape."""
     rank = len(shape) - 2
-    padding = list(attributes["padding"])
+    padding = _spread(attributes["padding"], rank)
     return padding if len(padding) == 2 * rank else [p for p in padding for _ in (0, 1)]
 
 

@@ -13,6 +13,7 @@ import torch
 from torch.fx import Node
 
 from fused_quant import graph
+from fused_quant.ops import registry
 from fused_quant.ops.common import check_rank
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import Annotation, Layout, OpSpec, Runtime, Sharing, Site
@@ -61,10 +62,19 @@ PERMUTES = (
 EXPANDS = (_aten.expand.default, _aten.expand_copy.default)
 
 
+def moves(node: Any) -> bool:
+    """True for a call that only moves elements, so that it commutes with quantize and dequantize.
+
+    A dropout that is being trained computes.
+    """
+    spec = registry.spec_of(graph.op_of(node))
+    return spec is not None and spec.moves_data and not graph.bind(node).get("train", False)
+
+
 def permutation(node: Node) -> tuple[int, ...]:
     """Dims such that logical output dimension i is logical input dimension dims[i]."""
     bound = graph.bind(node)
-    rank = len(graph.shape_of(node))
+    rank = graph.rank_of(node)
     if "dims" in bound:
         return tuple(axis % rank for axis in bound["dims"])
     order = list(range(rank))

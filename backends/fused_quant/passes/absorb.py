@@ -124,22 +124,14 @@ def _common_grid(a: QParams, rewritings: Sequence[Rewriting], stored: object) ->
         return None
     first, b = grids[0], rewritings[0].b
     for grid, rewriting in zip(grids, rewritings, strict=True):
-        if grid is None or first is None or not _same(grid, first) or not _same(rewriting.b, b):
+        if grid is None or first is None or not grid.equals(first) or not rewriting.b.equals(b):
             return None
     return first
 
 
-def _same(x: QParams, y: QParams) -> bool:
-    return (
-        x.same_grid(y)
-        and x.dtype == y.dtype
-        and (x.quant_min, x.quant_max) == (y.quant_min, y.quant_max)
-    )
-
-
 def _may_read(gm: GraphModule, readings: Sequence[Reading], d: QParams, b: QParams) -> bool:
     """True if the further readers read D, and can read B instead."""
-    if not all(_same(reading.block, d) for reading in readings):
+    if not all(reading.block.equals(d) for reading in readings):
         return False
     return all(
         may_become(gm, node, {name: _as_input(b, d) for name in names})

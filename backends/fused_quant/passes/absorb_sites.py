@@ -9,7 +9,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from fused_quant import dialect, graph
-from fused_quant.ops import registry
+from fused_quant.ops import movement
 from fused_quant.ops.boundary import params_of
 from fused_quant.ops.requantize import REQUANTIZE
 from fused_quant.ops.spec import Role, Site
@@ -47,8 +47,7 @@ def behind_moves(node: Node) -> tuple[Node, tuple[Node, ...]]:
     moves: list[Node] = []
     while len(node.users) == 1:
         (user,) = node.users
-        spec = registry.spec_of(graph.op_of(user))
-        if spec is None or not spec.moves_data:
+        if not movement.moves(user):
             break
         moves.append(user)
         node = user
@@ -75,8 +74,7 @@ def rewritings_of(gm: GraphModule, user: Node) -> list[Rewriting]:
 
 
 def _moved(node: Node) -> tuple[Node, tuple[Node, ...]]:
-    spec = registry.spec_of(graph.op_of(node))
-    if spec is None or not spec.moves_data:
+    if not movement.moves(node):
         return node, ()
     last, moves = behind_moves(node)
     return last, (node, *moves)

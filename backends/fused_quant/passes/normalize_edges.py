@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 
 from fused_quant import graph
 from fused_quant.ops import activation, registry
-from fused_quant.ops.movement import PERMUTES, permutation
+from fused_quant.ops.movement import PERMUTES, moves, permutation
 from fused_quant.ops.padding import zero_padding
 
 DEQUANTIZES = (graph.DEQUANTIZE, graph.DEQUANTIZE_CHANNEL)
@@ -41,16 +41,10 @@ def _copy_dequantize_per_use(gm: GraphModule) -> bool:
         if graph.op_of(node) not in DEQUANTIZES or len(node.users) < 2:
             continue
         for user in list(node.users)[1:]:
-            copy = graph.call(gm, node, node.target, node.args, (node,))
-            copy.kwargs = node.kwargs
+            copy = graph.call(gm, node, node.target, node.args, (node,), node.kwargs)
             user.replace_input_with(node, copy)
             changed = True
     return changed
-
-
-def _moves(node: Node) -> bool:
-    spec = registry.spec_of(graph.op_of(node))
-    return spec is not None and spec.moves_data
 
 
 def _hoist_moves(gm: GraphModule) -> bool:
@@ -58,17 +52,15 @@ def _hoist_moves(gm: GraphModule) -> bool:
     changed = False
     for node in graph.calls(gm):
         source = node.args[0] if node.args else None
-        if not _moves(node) or graph.op_of(source) not in DEQUANTIZES:
+        if not moves(node) or graph.op_of(source) not in DEQUANTIZES:
             continue
         assert isinstance(source, Node)
         rest = _dequantize_rest(source, node)
         if rest is None:
             continue
         codes: Any = source.args[0]
-        moved = graph.call(gm, node, node.target, (codes, *node.args[1:]), (node,))
-        moved.kwargs = node.kwargs
-        graph.refresh_val(moved)
-        new = graph.call(gm, node, source.target, (moved, *rest), (source,))
+        moved = graph.call(gm, node, node.target, (codes, *node.args[1:]), (node,), node.kwargs)
+        new = graph.call(gm, node, source.target, (moved, *rest), (source,), source.kwargs)
         node.replace_all_uses_with(new)
         gm.graph.erase_node(node)
         changed = True
@@ -80,7 +72,7 @@ def _fold_moves_of_constants(gm: GraphModule) -> None:
     for node in graph.calls(gm):
         source = node.args[0] if node.args else None
         value = graph.constant_of(gm, source)
-        if value is None or not _moves(node) or graph.bind(node).get("train", False):
+        if value is None or not moves(node):
             continue
         assert isinstance(source, Node)
         moved = graph.op_of(node)(value, *node.args[1:], **node.kwargs).contiguous()
@@ -108,15 +100,14 @@ def _sink_moves(gm: GraphModule) -> bool:
         if graph.op_of(node) not in QUANTIZES:
             continue
         move = node.args[0]
-        if not isinstance(move, Node) or not _moves(move) or len(move.users) != 1:
+        if not isinstance(move, Node) or not moves(move) or len(move.users) != 1:
             continue
         source = move.args[0]
         if not isinstance(source, Node) or not _is_computed(source):
             continue
         quantized = graph.call(gm, node, node.target, (source, *node.args[1:]), (node,))
-        new = graph.call(gm, node, move.target, (quantized, *move.args[1:]), (move,))
-        new.kwargs = move.kwargs
-        graph.refresh_val(new)
+        rest = move.args[1:]
+        new = graph.call(gm, node, move.target, (quantized, *rest), (move,), move.kwargs)
         node.replace_all_uses_with(new)
         gm.graph.erase_node(node)
         gm.graph.erase_node(move)
@@ -142,9 +133,9 @@ def _sink_padding(gm: GraphModule) -> bool:
         if quantize.args[1:6] != node.args[1:6] or not all(map(_is_convolution, node.users)):
             continue
         codes = graph.call(gm, node, graph.QUANTIZE, (pad.args[0], *quantize.args[1:]), (quantize,))
-        real = graph.call(gm, node, graph.DEQUANTIZE, (codes, *node.args[1:]), (node,))
-        padded = graph.call(gm, node, pad.target, (real, *pad.args[1:]), (pad,))
-        padded.kwargs = pad.kwargs
+        rest = node.args[1:]
+        real = graph.call(gm, node, graph.DEQUANTIZE, (codes, *rest), (node,), node.kwargs)
+        padded = graph.call(gm, node, pad.target, (real, *pad.args[1:]), (pad,), pad.kwargs)
         node.replace_all_uses_with(padded)
         gm.graph.erase_node(node)
         changed = True
@@ -194,7 +185,7 @@ def _close_grid_islands(gm: GraphModule) -> bool:
         with gm.graph.inserting_after(value):
             after = value.next
         codes = graph.call(gm, after, graph.QUANTIZE, (value, *params), (node,))
-        new = graph.call(gm, after, graph.DEQUANTIZE, (codes, *params), (node,))
+        new = graph.call(gm, after, graph.DEQUANTIZE, (codes, *params), (node,), source.kwargs)
         for user in users:
             user.replace_input_with(value, new)
         return True

@@ -40,10 +40,15 @@ def restore_activations(gm: GraphModule, node: Node) -> None:
         (_aten.hardswish.default, _hardswish),
     ):
         found = match(gm, node)
-        if found is not None:
+        if found is not None and _is_of_one_type(node, found[0]):
             x, parts = found
             retarget(gm, node, target, (x,), [part for part in parts if part is not node])
             return
+
+
+def _is_of_one_type(node: Node, x: Node) -> bool:
+    """The parts compute with integers too; the functions do not."""
+    return graph.is_float_tensor(x) and graph.val_of(x).dtype == graph.val_of(node).dtype
 
 
 def _inner(node: Any) -> bool:

@@ -10,8 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from fused_quant import graph
-from fused_quant.ops import registry
-from fused_quant.ops.movement import PERMUTES, permutation
+from fused_quant.ops.movement import PERMUTES, moves, permutation
 
 _aten = torch.ops.aten
 _LINEAR = _aten.linear.default
@@ -29,10 +28,10 @@ def restore_linear(gm: GraphModule) -> None:
         if bound.get("alpha", 1) != 1 or bound.get("beta", 1) != 1 or not _is_transpose(transpose):
             continue
         bias = bound["self"] if has_bias else None
-        if bias is not None and len(graph.shape_of(bias)) != 1:
-            continue
         x = bound["mat1"] if has_bias else bound["self"]
         weight = transpose.args[0]
+        if bias is not None and graph.val_of(bias).shape != graph.val_of(weight).shape[:1]:
+            continue
         if not _is_constant(weight):
             continue
         new = graph.call(gm, node, _LINEAR, (x, weight, bias), (transpose, node))
@@ -44,20 +43,15 @@ def restore_linear(gm: GraphModule) -> None:
 
 def _is_constant(node: object) -> bool:
     """True for a constant, quantized and dequantized or moved or not."""
-    while isinstance(node, Node) and (graph.op_of(node) in _PASSED or _moves(node)):
+    while isinstance(node, Node) and (graph.op_of(node) in _PASSED or moves(node)):
         node = node.args[0]
     return isinstance(node, Node) and node.op == "get_attr"
-
-
-def _moves(node: Node) -> bool:
-    spec = registry.spec_of(graph.op_of(node))
-    return spec is not None and spec.moves_data
 
 
 def _is_transpose(node: object) -> bool:
     return (
         isinstance(node, Node)
         and graph.op_of(node) in PERMUTES
-        and len(graph.shape_of(node)) == 2
+        and graph.rank_of(node) == 2
         and permutation(node) == (1, 0)
     )

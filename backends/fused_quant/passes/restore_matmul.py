@@ -22,17 +22,18 @@ _PRODUCTS = (_aten.matmul.default, _aten.mm.default)
 
 
 def restore_matmul(gm: GraphModule, node: Node) -> None:
-    """Rewrite one node in place, if its operands are dequantized."""
+    """Rewrite one node in place, if its operands are dequantized and of static sizes."""
     op = graph.op_of(node)
     if op in EXPANDS and is_dequantized(node.args[0]):
         source = graph.bind(node)["self"]
-        if graph.shape_of(source) == graph.shape_of(node):
+        static = graph.is_static(source) and graph.is_static(node)
+        if static and graph.shape_of(source) == graph.shape_of(node):
             retarget(gm, node, _aten.alias.default, (source,), ())
     if op not in _PRODUCTS:
         return
     bound = graph.bind(node)
     a, b = bound["self"], bound["mat2" if op == _aten.mm.default else "other"]
-    if not is_dequantized(a) or not is_dequantized(b):
+    if not is_dequantized(a) or not is_dequantized(b) or not all(map(graph.is_static, (a, b))):
         return
     shape_a, shape_b = graph.shape_of(a), graph.shape_of(b)
     if len(shape_a) < 2 or len(shape_b) < 2:

@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from fused_quant import graph
-from fused_quant.ops import registry
+from fused_quant.ops.movement import moves
 
 _aten = torch.ops.aten
 _DEQUANTIZES = (graph.DEQUANTIZE, graph.DEQUANTIZE_CHANNEL)
@@ -72,14 +72,15 @@ def number_of(gm: GraphModule, value: Any) -> tuple[float, tuple[Node, ...]] | N
             constant = torch.tensor(bound["fill_value"], dtype=graph.val_of(value).dtype)
     if constant is None or constant.dim() or constant.is_complex():
         return None
+    for node in reversed(nodes):  # a copy may change the type
+        constant = constant.to(graph.val_of(node).dtype)
     return float(constant), tuple(nodes)
 
 
 def is_dequantized(node: Any) -> bool:
     """True for a dequantize, also behind operators that only move elements."""
     while isinstance(node, Node) and graph.op_of(node) not in _DEQUANTIZES:
-        spec = registry.spec_of(graph.op_of(node))
-        if spec is None or not spec.moves_data:
+        if not moves(node):
             return False
         node = node.args[0]
     return isinstance(node, Node)
