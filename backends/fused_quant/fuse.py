@@ -21,6 +21,7 @@ from fused_quant.chains import follow
 from fused_quant.ops import activation, registry
 from fused_quant.ops.boundary import params_of
 from fused_quant.ops.spec import Call, OpSpec, Role
+from fused_quant.passes.affine import block_params, is_affine
 from fused_quant.passes.blocks import block_arguments, fusion_target, input_params
 from fused_quant.passes.normalize_edges import normalize_edges, value_of
 from fused_quant.passes.repair import repair
@@ -177,7 +178,8 @@ def _edges(gm: GraphModule, spec: OpSpec, call: Call) -> Edges | Reason:
 
 
 def _is_dequantize(node: Node) -> bool:
-    return graph.op_of(node) in (graph.DEQUANTIZE, graph.DEQUANTIZE_CHANNEL)
+    per_element = (graph.DEQUANTIZE, graph.DEQUANTIZE_CHANNEL)
+    return graph.op_of(node) in per_element or is_affine(node, quantize=False)
 
 
 def _edge(gm: GraphModule, node: Node | None) -> tuple[Node | None, QParams | None] | Reason:
@@ -188,7 +190,8 @@ def _edge(gm: GraphModule, node: Node | None) -> tuple[Node | None, QParams | No
         return Reason("float_input", f"operand {node.name} is float", str(node.target), "quantized")
     if graph.op_of(node) == graph.DEQUANTIZE:
         return (node.args[0], input_params(node))  # type: ignore[return-value]
-    params = _channel_params(gm, node)
+    in_blocks = is_affine(node, quantize=False)
+    params = block_params(gm, node) if in_blocks else _channel_params(gm, node)
     if params is None:
         return Reason("constant", f"scale of {node.name}", "computed", "a constant")
     return (node.args[0], params)  # type: ignore[return-value]

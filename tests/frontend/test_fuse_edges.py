@@ -13,9 +13,10 @@ from executorch.exir import to_edge
 from torch import Tensor
 from torch.ao.quantization.fx._decomposed import quantized_decomposed_lib  # noqa: F401
 from torch.export import Dim
+from torchao.quantization import quant_primitives  # noqa: F401  # registers its operators
 
 import fused_quant
-from fused_quant import graph
+from fused_quant import dialect, graph
 from fused_quant.fuse import fuse_graph
 from fused_quant.partitioner import FusedQuantPartitioner
 from fused_quant.qparams import QParams
@@ -123,7 +124,9 @@ def test_reduced_precision_a_dequantize_keeps_its_type() -> None:
     def function(x: Tensor) -> tuple[Tensor, ...]:
         one, other = _read(x, half), _read(x, brain)
         moved = other.reshape(-1)
-        return one.sin(), one.relu().sin(), moved.sin(), OUT.quantize(moved)
+        grid = (torch.tensor(0.25), torch.tensor(3), -128, 127, torch.int8)
+        third = _qd.dequantize_per_tensor.tensor(x, *grid, out_dtype=half)
+        return one.sin(), one.relu().sin(), moved.sin(), OUT.quantize(moved), third
 
     _is_within_a_code(function, _codes(5, 2))
 
@@ -181,3 +184,46 @@ def test_overflow_reals_of_reduced_precision_are_computed_in_float32(dtype: torc
     out = QParams.per_tensor(2.0**-13, 0, torch.int16, -32768, 32767)
     x = torch.tensor([0.7, -1.3]).to(dtype)
     assert out.quantize(x).tolist() == [round(float(v) * 2**13) for v in x]
+
+
+class _Affine(torch.nn.Module):
+    """A linear between torchao's affine operators; blocks: of the weight [4, 6]."""
+
+    def __init__(self, blocks: list[int]) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(1)
+        counts = [4 // blocks[0], 6 // blocks[1]]
+        self.blocks = blocks
+        self.register_buffer("weight", _codes(4, 6))
+        self.register_buffer("scale", torch.rand(counts, generator=generator) / 50 + 0.01)
+        self.register_buffer("zero", torch.zeros(counts, dtype=torch.int64))
+        self.register_buffer("scale_x", torch.tensor([0.05]))
+        self.register_buffer("scale_y", torch.tensor([0.5]))
+        self.register_buffer("zero_x", torch.tensor([3]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        ops, stored = torch.ops.torchao, (torch.int8, -128, 127)
+        grid = ([2, 6], self.scale_x, self.zero_x, *stored)
+        real = ops.dequantize_affine.default(ops.quantize_affine.default(x, *grid), *grid)
+        weight = ops.dequantize_affine.default(
+            self.weight, self.blocks, self.scale, self.zero, *stored
+        )
+        y = torch.nn.functional.linear(real, weight)
+        grid = ([2, 4], self.scale_y, self.zero_x, *stored)
+        result: Tensor = ops.quantize_affine.default(y, *grid)
+        return result
+
+
+@pytest.mark.parametrize("blocks", [[4, 6], [1, 6], [1, 3], [2, 2]])
+def test_pattern_affine_operators_of_every_granularity(blocks: list[int]) -> None:
+    x = torch.linspace(-5, 5, 12).reshape(2, 6)
+    module = _Affine(blocks)
+    wanted = module(x)
+    gm = fused(module, x)
+    assert [name for name in targets(gm) if "linear" in name] == ["fused_quant.linear.default"]
+    assert not [name for name in targets(gm) if "affine" in name]
+    assert int((gm(x).int() - wanted.int()).abs().max()) <= 1
+    (node,) = [n for n in gm.graph.nodes if "linear" in str(n.target)]
+    block = dialect.blocks_of(gm, node)["weight"]
+    assert block is not None
+    assert torch.equal(block.scale.reshape(-1), module.get_buffer("scale").reshape(-1))

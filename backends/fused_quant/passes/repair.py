@@ -7,13 +7,11 @@ of codes instead of quantized float constants.
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import torch
 from torch.fx import GraphModule, Node
 
 from fused_quant import graph
+from fused_quant.passes.affine import is_affine, normalize_affine
 
 
 def repair(gm: GraphModule) -> None:
@@ -24,7 +22,7 @@ def repair(gm: GraphModule) -> None:
     _name_origins(gm)
     _refresh(gm)
     for node in graph.calls(gm):
-        _normalize_affine(gm, node)
+        normalize_affine(gm, node)
         _normalize_tensor_qparams(gm, node)
     for node in graph.calls(gm):
         _fold_quantized_constant(gm, node)
@@ -52,36 +50,6 @@ def _refresh(gm: GraphModule) -> None:
                 graph.refresh_val(node)
 
 
-def _affine_ops() -> tuple[Any, Any]:
-    namespace = torch.ops.torchao
-    if not hasattr(namespace, "quantize_affine"):
-        return (None, None)
-    return (namespace.quantize_affine.default, namespace.dequantize_affine.default)
-
-
-def _normalize_affine(gm: GraphModule, node: Node) -> None:
-    """Per-tensor torchao affine (de)quantize -> quantized_decomposed per tensor."""
-    quantize, dequantize = _affine_ops()
-    op = graph.op_of(node)
-    if op is None or op not in (quantize, dequantize):
-        return
-    bound = graph.bind(node)
-    scale = graph.constant_of(gm, bound["scale"])
-    zero_point = graph.constant_of(gm, bound["zero_point"])
-    whole = math.prod(bound["block_size"]) == math.prod(graph.shape_of(node))
-    if scale is None or scale.numel() != 1 or not whole:
-        return
-    zero = 0 if zero_point is None else int(zero_point.reshape(-1)[0])
-    is_quantize = op == quantize
-    dtype = bound["output_dtype"] if is_quantize else bound["input_dtype"]
-    low, high = bound["quant_min"], bound["quant_max"]
-    info = torch.iinfo(dtype)
-    limits = (info.min if low is None else int(low), info.max if high is None else int(high))
-    _replace(
-        gm, node, is_quantize, bound["input"], float(scale.reshape(-1)[0]), zero, limits, dtype
-    )
-
-
 def _normalize_tensor_qparams(gm: GraphModule, node: Node) -> None:
     """quantize_per_tensor.tensor with constant scale and zero point -> .default."""
     op = graph.op_of(node)
@@ -100,7 +68,8 @@ def _normalize_tensor_qparams(gm: GraphModule, node: Node) -> None:
 
 def _fold_quantized_constant(gm: GraphModule, node: Node) -> None:
     """Quantize of a constant -> a constant of codes, so weights never come back as floats."""
-    if graph.op_of(node) not in (graph.QUANTIZE, graph.QUANTIZE_CHANNEL):
+    quantizes = (graph.QUANTIZE, graph.QUANTIZE_CHANNEL)
+    if graph.op_of(node) not in quantizes and not is_affine(node, quantize=True):
         return
     sources = node.all_input_nodes
     values = {source: graph.constant_of(gm, source) for source in sources}
@@ -127,6 +96,8 @@ def _replace(
     dtype: torch.dtype,
 ) -> None:
     target = graph.QUANTIZE if is_quantize else graph.DEQUANTIZE
-    new = graph.call(gm, node, target, (source, scale, zero_point, *limits, dtype), (node,))
+    real = graph.val_of(node).dtype
+    kwargs = {} if is_quantize or real == torch.float32 else {"out_dtype": real}
+    new = graph.call(gm, node, target, (source, scale, zero_point, *limits, dtype), (node,), kwargs)
     node.replace_all_uses_with(new)
     gm.graph.erase_node(node)
