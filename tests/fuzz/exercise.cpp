@@ -22,6 +22,23 @@ constexpr size_t kMaxBlockBytes = size_t{1} << 24;
 constexpr uint64_t kMaxWork = 4'000'000;
 constexpr unsigned kSecondsPerCase = 60;
 
+// What every payload may share: under the key "fuzz/", bytes that are never written.
+constexpr char kSharedKey[] = "fuzz/";
+alignas(kAlignment) const uint8_t shared_bytes[72] = {1, 200, 3, 100, 5, 50, 127, 128};
+
+ConstantBytes find_constant(void*, const char* key, size_t key_length) {
+  if (key_length != std::strlen(kSharedKey) || std::memcmp(key, kSharedKey, key_length) != 0) {
+    return {};
+  }
+  return {shared_bytes, sizeof(shared_bytes)};
+}
+
+Options options() {
+  Options result;
+  result.constants.find = find_constant;
+  return result;
+}
+
 }  // namespace
 
 Attempt attempt;
@@ -172,11 +189,11 @@ void check_blocks_too_small(const uint8_t* data, size_t size, const Block& persi
   Plan* plan = nullptr;
   if (arena.size() > 0) {
     const Status status = Plan::create(data, size, persistent.data(), persistent.size(),
-                                       arena.data(), arena.size() - 1, &plan);
+                                       arena.data(), arena.size() - 1, &plan, options());
     require(status.code == Code::kMemoryAllocationFailed, "an arena too small by one", status);
   }
   const Status status = Plan::create(data, size, persistent.data(), persistent.size() - 1,
-                                     arena.data(), arena.size(), &plan);
+                                     arena.data(), arena.size(), &plan, options());
   require(status.code == Code::kMemoryAllocationFailed, "a persistent block too small", status);
   require(plan == nullptr, "a plan in spite of an error");
 }
@@ -185,13 +202,13 @@ void check_blocks_too_small(const uint8_t* data, size_t size, const Block& persi
 
 Status load_and_run(const uint8_t* data, size_t size) {
   MemoryNeeds needs;
-  const Status status = memory_needs(data, size, &needs);
+  const Status status = memory_needs(data, size, &needs, options());
   ++totals.by_code[static_cast<size_t>(status.code)];
   Plan* plan = nullptr;
   if (!status.ok()) {
     const Block block(2048);
     const Status again =
-        Plan::create(data, size, block.data(), 1024, block.data() + 1024, 1024, &plan);
+        Plan::create(data, size, block.data(), 1024, block.data() + 1024, 1024, &plan, options());
     require(!again.ok() && plan == nullptr, "create accepts what memory_needs refuses", again);
     return status;
   }
@@ -205,7 +222,7 @@ Status load_and_run(const uint8_t* data, size_t size) {
   const Block arena(needs.arena_bytes, 0xcd);
   check_blocks_too_small(data, size, persistent, arena);
   const Status created = Plan::create(data, size, persistent.data(), persistent.size(),
-                                      arena.data(), arena.size(), &plan);
+                                      arena.data(), arena.size(), &plan, options());
   require(created.ok() && plan != nullptr, "create refuses what memory_needs accepts", created);
   if (work_of(payload) > kMaxWork) {
     ++totals.too_large;

@@ -175,6 +175,7 @@ def test_json(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert conv["totals"] == {
         "payload_bytes": len(CONV),
         "constant_bytes": 96,
+        "shared_bytes": 0,
         "arena_bytes": 128,
         "arena_lower_bound": 128,
         "scratch_bytes": 0,

@@ -97,7 +97,8 @@ class Raw:
         self.root = schema.PayloadT.InitFromPackedBuf(data)
         self.identifier = payload.IDENTIFIER
         for constant in self.root.constants or []:
-            constant.Pack = _aligned_pack(constant)
+            if constant.key is None:
+                constant.Pack = _aligned_pack(constant)
         for table in (self.root, *self.root.tensors, *self.root.ops):
             _lists_for_arrays(table)
         for op in self.root.ops:
@@ -319,6 +320,16 @@ def hostile() -> dict[str, tuple[bytes, int]]:
         change(raw.root)
         assert f"{name}-{label}" not in found
         found[f"{name}-{label}"] = (raw.pack(), INVALID_PROGRAM)
+    for label, field, value in (
+        *(("key", "key", key) for key in (b"", b"fuzz", b"fuzz/0")),
+        *(("size", "size", size) for size in (0, 71, 73, 2**31 - 1, 2**32 - 1)),
+        ("data-too", "data", [0] * 72),
+        ("no-key", "key", None),
+    ):
+        raw = Raw(shared_sample())
+        (shared,) = [constant for constant in raw.root.constants if constant.key is not None]
+        setattr(shared, field, value)
+        found[f"shared-{label}-{value!r:.9}".replace("/", "+")] = (raw.pack(), INVALID_PROGRAM)
     raw = Raw(sample("conv2d"))
     raw.identifier = b"FQP2"
     found["identifier"] = (raw.pack(), INVALID_COMPATIBILITY)
@@ -351,9 +362,19 @@ def case_payload(opcode: str) -> bytes:
     return min((case.payload(through_arena=True) for case in built), key=len)
 
 
+def shared_sample() -> bytes:
+    """A convolution whose weight the fuzzer provides (tests/fuzz/exercise.cpp)."""
+    program = SAMPLES["conv2d"]()
+    (weight,) = [tensor for tensor in program.tensors if tensor.name == "weight"]
+    assert weight.nbytes == 72
+    weight.key = "fuzz/"
+    return payload.serialize(program)
+
+
 def corpus() -> dict[str, bytes]:
     """A valid payload for every operator: the samples, and a case of each operator without one."""
     found = {name: sample(name) for name in SAMPLES}
+    found["shared"] = shared_sample()
     covered = {op.opcode for program in SAMPLES.values() for op in program().ops}
     for opcode in sorted(set(payload.OPCODES.values()) - covered):
         found[f"case-{opcode}"] = case_payload(opcode)

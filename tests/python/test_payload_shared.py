@@ -128,9 +128,10 @@ def test_round_trip_with_and_without_the_bytes() -> None:
     data, kept = _shared()
     index = _weight(conv2d())
     with_bytes, without = payload.deserialize(data, kept), payload.deserialize(data)
-    expected = conv2d().tensors[index].data
+    expected, got = conv2d().tensors[index].data, with_bytes.tensors[index].data
     assert expected is not None
-    assert np.array_equal(with_bytes.tensors[index].data, expected)
+    assert got is not None
+    assert np.array_equal(got, expected)
     assert without.tensors[index].data is None
     assert [with_bytes.tensors[index].key] == [without.tensors[index].key] == list(kept)
     assert payload.serialize(with_bytes) == payload.serialize(without) == data
