@@ -107,6 +107,18 @@ def test_saturation_two_bounds_on_one_grid_are_two_results() -> None:
     _is_within_a_code(function, _codes(50), _codes(50, seed=1))
 
 
+def test_saturation_codes_of_a_caller_are_clamped_to_the_range_they_exceed() -> None:
+    narrow = dataclasses.replace(IN, low=-127)
+
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        return (narrow.quantize(narrow.dequantize(x).reshape(-1)),)
+
+    x = torch.tensor([[-128, -127, 127]], dtype=torch.int8)
+    gm = fused(Graph(function), x)
+    assert gm(x)[0].tolist() == [-127, -127, 127]
+    assert "fused_quant.requantize.default" in targets(gm)
+
+
 def test_a_dropout_that_is_trained_stays_in_float() -> None:
     """Half of the elements become twice as large, which codes of the input's grid cannot show."""
 

@@ -10,6 +10,7 @@ from torch.fx import GraphModule, Node
 
 from fused_quant import graph
 from fused_quant.ops.boundary import params_of
+from fused_quant.ops.movement import moves
 from fused_quant.ops.requantize import REQUANTIZE
 from fused_quant.passes.base import GraphPass
 from fused_quant.passes.blocks import block_arguments, fusion_target, input_params
@@ -70,4 +71,11 @@ def _is_identity(codes: Node, before: QParams, after: QParams) -> bool:
     info = torch.iinfo(after.dtype)
     whole = after.quant_min <= info.min and after.quant_max >= info.max
     within = before.quant_min >= after.quant_min and before.quant_max <= after.quant_max
-    return whole or within
+    return whole or (within and _is_clamped(codes))
+
+
+def _is_clamped(codes: Node) -> bool:
+    """True for codes that an operator made: only a caller may exceed the range it has declared."""
+    while moves(codes) and isinstance(codes.args[0], Node):
+        codes = codes.args[0]
+    return codes.op == "call_function"
