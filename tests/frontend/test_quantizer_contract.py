@@ -188,6 +188,20 @@ def test_tag_reaches_quantize_and_dequantize() -> None:
     assert quantize.meta["quantization_tag"] == "linear"
 
 
+def test_dtype_float64_stays_as_it_is_beside_what_is_quantized() -> None:
+    """The quantize operators of PyTorch refuse float64: observed, the graph could not run."""
+
+    def function(x: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+        return x + x, functional.relu(position * 2 + position)
+
+    inputs = (torch.randn(4, 3), torch.linspace(-1, 1, 5, dtype=torch.float64))
+    prepared = prepare_pt2e(exported(Graph(function), *inputs), fused_quant.default_quantizer())
+    prepared(*inputs)
+    gm = fused_quant.fuse(convert_pt2e(prepared))
+    assert torch.equal(gm(*inputs)[1], function(*inputs)[1])
+    assert "fused_quant.add.default" in targets(gm)
+
+
 def test_dtype_integer_tensors_are_not_annotated() -> None:
     def function(emb: nn.Module, linear: nn.Module, x: Tensor, mask: Tensor) -> Tensor:
         positions = torch.arange(4) + 1

@@ -93,8 +93,8 @@ class OpQuantizer:
     def annotate(self, node: Node, admits: NodeFilter = _anything) -> None:
         """Claim a matching node, and the neighbours fused with it if `admits` is true of them.
 
-        Leaves the node alone when an operand is not a float tensor, when nobody reads the result,
-        or when a sharing annotation would have nothing to share.
+        Leaves the node alone when an operand is not a float tensor (or is float64), when nobody
+        reads the result, or when a sharing annotation would have nothing to share.
         """
         bound = graph.bind(node)
         activations, weights, others = (
@@ -102,7 +102,7 @@ class OpQuantizer:
         )
         observed = (*activations, *weights)
         value = value_of(node)
-        if not observed or value is None or not all(map(graph.is_float_tensor, (*observed, value))):
+        if not observed or value is None or not all(map(_is_observable, (*observed, value))):
             return
         if value is not node and is_annotated(value):
             return
@@ -166,6 +166,11 @@ class OpQuantizer:
         else:
             claim(node, tag, {source: spec}, None)
             claim(value, tag, {}, shared)
+
+
+def _is_observable(node: Node) -> bool:
+    """True for a tensor of a float type that quantize takes: float64 is none."""
+    return graph.is_float_tensor(node) and graph.val_of(node).dtype != torch.float64
 
 
 def _tensors(bound: Mapping[str, Any], names: Iterable[str]) -> list[Node]:
