@@ -128,7 +128,8 @@ def table() -> str:
     registry.load()
     types = kernel_types()
     groups: dict[str, list[OpSpec]] = {}
-    for spec in sorted(registry.specs(), key=lambda s: (s.fusion is None, s.qualified_name)):
+    shown = [s for s in registry.specs() if s.fusion is not None or s.runtime is not None]
+    for spec in sorted(shown, key=lambda s: (s.fusion is None, s.qualified_name)):
         groups.setdefault(spec.name, []).append(spec)
     rows = [_HEADER, tuple("---" for _ in _HEADER)]
     rows += [_row(specs, types) for specs in groups.values()]
