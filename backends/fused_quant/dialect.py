@@ -271,7 +271,9 @@ def reference(spec: OpSpec, *args: Any, **kwargs: Any) -> Any:
     bound = _bind_call(spec, args, kwargs)
     site = eager_site(spec, bound, ())
     blocks, attributes = parse_arguments(spec, bound)
-    first = next(iter(site.constants.values()))
+    first = next(iter(site.constants.values()), None)
+    if first is None:
+        raise ValueError(f"{site.name}: got no tensors, supported: 1 or more")
     signed = rebased(site)
     if is_fully_quantized(site) and fusion.covers(signed) is None:
         absent = dict.fromkeys(operands_of(spec, bound))

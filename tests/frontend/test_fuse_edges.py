@@ -239,3 +239,17 @@ def test_pattern_affine_operators_of_every_granularity(blocks: list[int]) -> Non
     block = dialect.blocks_of(gm, node)["weight"]
     assert block is not None
     assert torch.equal(block.scale.reshape(-1), module.get_buffer("scale").reshape(-1))
+
+
+@pytest.mark.parametrize("dim", [2, -3])
+def test_a_dimension_that_is_not_there_is_an_error(dim: int) -> None:
+    """As in ATen, and not another dimension."""
+    ops, x = torch.ops.fused_quant, _codes(2, 3)
+    grid = (torch.tensor([0.05]), torch.tensor([0]))
+    source = (x, *grid, torch.float32, -128, 127)
+    with pytest.raises(IndexError):
+        ops.softmax(*source, *grid, torch.int8, -128, 127, dim)
+    with pytest.raises(IndexError):
+        ops.mean(*source, *grid, torch.int8, -128, 127, [dim], False)
+    with pytest.raises(ValueError, match="cat: got no tensors, supported: 1 or more"):
+        ops.cat([], [], [], torch.float32, [], [], *grid, torch.int8, -128, 127)

@@ -61,8 +61,10 @@ def _multiplier(site: Site) -> numerics.Multiplier:
 
 
 def _covers(site: Site) -> Reason | None:
-    if not site.shapes["inp"]:
-        return Reason("rank", "input rank", "0", "1 or more")
+    rank = len(site.shapes["inp"])
+    if not rank or not all(-rank <= axis < rank for axis in site.attributes["dim"]):
+        got = f"{rank} with dim={site.attributes['dim']}"
+        return Reason("rank", "input rank", got, "1 or more, and dimensions of the input")
     reason = check_int8_activations(site, ["inp"])
     if reason is not None:
         return reason

@@ -36,8 +36,9 @@ def _covers(site: Site) -> Reason | None:
     reason = check_int8_activations(site, ["inp"])
     if reason is not None:
         return reason
-    if not site.shapes["inp"]:
-        return Reason("rank", "input rank", "0", "1 or more")
+    rank, axis = len(site.shapes["inp"]), site.attributes["dim"]
+    if not -rank <= axis < rank:
+        return Reason("rank", f"input rank with dim={axis}", str(rank), "a dimension of the input")
     count = site.shapes["inp"][_axis(site)]
     if not 0 < count <= numerics_norm.MAX_SOFTMAX_ELEMENTS:
         limit = f"1 to {numerics_norm.MAX_SOFTMAX_ELEMENTS}"
