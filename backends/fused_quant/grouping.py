@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 
 from torch.fx import GraphModule, Node
@@ -82,15 +81,24 @@ def _merge_neighbours(clusters: _Clusters, claimed: set[_Cluster]) -> bool:
     return False
 
 
-def _merge_independent(clusters: _Clusters, claimed: set[_Cluster]) -> bool:
-    """Merge two clusters that no path through others joins, connected or not: one call for both."""
-    edges = clusters.edges()
-    for first, second in itertools.combinations(sorted(claimed), 2):
-        joined = _reaches_indirectly(edges, first, second)
-        if not joined and not _reaches_indirectly(edges, second, first):
+def _merge_independent(clusters: _Clusters, claimed: set[_Cluster]) -> None:
+    """Merge clusters that no path through others joins, connected or not: one call for both.
+
+    One look at each pair is enough: merging two never makes a third mergeable that was not.
+    """
+    remaining = sorted(claimed)
+    while remaining:
+        first, *others = remaining
+        remaining = []
+        edges = clusters.edges()
+        for second in others:
+            if _reaches_indirectly(edges, first, second) or _reaches_indirectly(
+                edges, second, first
+            ):
+                remaining.append(second)
+                continue
             clusters.merge(first, second)
-            return True
-    return False
+            edges = clusters.edges()
 
 
 def group(gm: GraphModule, units: set[Node]) -> list[list[Node]]:
@@ -109,8 +117,7 @@ def group(gm: GraphModule, units: set[Node]) -> list[list[Node]]:
     clusters = _Clusters(gm, claimed)
     while _merge_neighbours(clusters, {clusters.of[node] for node in units}):
         pass
-    while _merge_independent(clusters, {clusters.of[node] for node in units}):
-        pass
+    _merge_independent(clusters, {clusters.of[node] for node in units})
     groups: dict[_Cluster, list[Node]] = {}
     for node in gm.graph.nodes:
         if node in units:

@@ -99,6 +99,9 @@ class _Rebase:
 
     def _fused(self, node: Node, fusion: Fusion) -> None:
         bound = graph.bind(node)
+        if not self._has_constant_parameters(bound):
+            self._outsider(node)
+            return
         for operand in fusion.operands:
             if operand.many:
                 self._rebase_list(node, operand.name, bound)
@@ -112,6 +115,12 @@ class _Rebase:
                     self.signed.add(node)
         node.args, node.kwargs = tuple(bound.values()), {}
         graph.refresh_val(node)
+
+    def _has_constant_parameters(self, bound: dict[str, Any]) -> bool:
+        """False for a node whose scales are computed: it stays outside, as it is."""
+        fields = [v for n, v in bound.items() if n.endswith(("_scale", "_zero_point"))]
+        members = [m for v in fields for m in (v if isinstance(v, (list, tuple)) else [v])]
+        return all(m is None or graph.constant_of(self.gm, m) is not None for m in members)
 
     def _rebase_list(self, node: Node, name: str, bound: dict[str, Any]) -> None:
         members = list(bound[name])
@@ -132,10 +141,7 @@ class _Rebase:
     ) -> None:
         block = {field: bound[f"{name}_{field}"] for field in _LIST_FIELDS}
         for field in ("scale", "zero_point"):
-            value = graph.constant_of(self.gm, block[field])
-            if value is None:
-                raise ValueError(f"{node.name}: {name}_{field} is not a constant")
-            block[field] = value
+            block[field] = graph.constant_of(self.gm, block[field])
         params = QParams.from_block(**block, dtype=dtype, name=f"{node.name}.{name}")
         assert params is not None
         shifted = block_arguments(self.gm, node, params.shifted(-BYTE_OFFSET, dtype))

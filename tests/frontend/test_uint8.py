@@ -149,3 +149,19 @@ def test_list_operands_are_rebased_member_by_member() -> None:
     assert torch.equal(graph(IMAGE, IMAGE), expected)
     float_result = _joined(IMAGE, IMAGE)
     assert float((expected - float_result).abs().max()) <= OUT.scale * 1.001
+
+
+def test_a_scale_that_is_computed_stays_outside() -> None:
+    class Computed(torch.nn.Module):
+        def forward(self, codes: Tensor, scale: Tensor) -> Tensor:
+            block = (torch.float32, 0, 255)
+            zero = torch.zeros(1, dtype=torch.int64)
+            result: Tensor = torch.ops.fused_quant.relu(
+                codes, scale, zero, *block, scale, zero, torch.uint8, 0, 255
+            )
+            return result
+
+    codes = torch.arange(40, dtype=torch.uint8)
+    program = torch.export.export(Computed(), (codes, torch.tensor([0.5])))
+    rows = {row["operator"]: row for row in fused_quant.explain(program).rows()}
+    assert "is not a constant" in rows["fused_quant.relu.default"]["reason"]
