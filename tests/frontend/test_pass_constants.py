@@ -14,8 +14,11 @@ from torch.fx import GraphModule
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import fused_quant
-from fused_quant import graph
+from fused_quant import graph, payload
 from fused_quant.dialect import blocks_of
+from fused_quant.lowered import Storage
+from fused_quant.preprocess import lower_program
+from fused_quant.target import resolve_target
 from tests.e2e import routes
 from tests.frontend.graphs import exported, payload_of
 from tests.support import random_quantized
@@ -136,3 +139,22 @@ def test_constant_propagation_before_us_keeps_int8(fuse_first: bool) -> None:
     assert routes.is_one_delegate_call(edge)
     assert not edge.exported_program().state_dict
     assert torch.equal(routes.run(edge, (IMAGE,))[0], expected)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_graphs_keep_only_integer_constants(seed: int) -> None:
+    """Every constant of a payload is made of codes, none twice, and none is left in the program."""
+    gm, inputs, _ = random_quantized.converted(seed, most=5)
+    edge = to_edge(torch.export.export(copy.deepcopy(gm), inputs))
+    lowered = edge.to_backend(fused_quant.FusedQuantPartitioner())
+    if not routes.is_one_delegate_call(lowered):
+        return
+    program = lowered.exported_program()
+    assert not program.state_dict
+    assert not program.constants
+    found = lower_program(torch.export.export(copy.deepcopy(gm), inputs), resolve_target(None))
+    constants = [t.data for t in found.tensors if t.storage is Storage.CONSTANT]
+    assert all(data is not None and data.dtype in ("int8", "int32") for data in constants)
+    distinct = {data.tobytes() for data in constants if data is not None}
+    header = payload.read_header(payload.serialize(found))
+    assert header.constant_bytes == sum(map(len, distinct))

@@ -108,6 +108,9 @@ class _Lifter:
 
     def _placeholder(self, like: Node, name: str) -> Node:
         node = self.graph.placeholder(name)
+        node.name = (
+            name  # the graph would rename an argument that is called like a builtin: `input`
+        )
         node.meta = {k: v for k, v in like.meta.items() if k != graph.ORIGIN}
         return node
 

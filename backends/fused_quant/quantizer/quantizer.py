@@ -12,6 +12,7 @@ from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
 
 from fused_quant.fuse import fuse
 from fused_quant.ops import registry
+from fused_quant.passes.fold_batch_norm import FoldBatchNorm
 from fused_quant.quantizer import settings
 from fused_quant.quantizer.annotations import claim_float, is_annotated, is_owned
 from fused_quant.quantizer.op_quantizer import (
@@ -88,11 +89,12 @@ class FusedQuantQuantizer(Quantizer):
         return self
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        """Write the paddings "same" and "valid" as numbers where two numbers say the same.
+        """Write the paddings "same" and "valid" as numbers, and fold batch normalization.
 
-        torchao folds batch normalization only into convolutions written like that.
+        torchao folds it into convolutions of up to two dimensions with padding in numbers.
         """
         number_paddings(model)
+        FoldBatchNorm()(model)
         return model
 
     def annotate(self, model: GraphModule) -> GraphModule:
