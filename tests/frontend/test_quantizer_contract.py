@@ -311,3 +311,26 @@ def test_a_fixed_grid_is_read_as_it_is() -> None:
     fused = quantizer.fuse(_converted(quantizer, Graph(_softmax_product), x, y))
     names = [name for name in targets(fused) if "fused_quant" in name]
     assert names == [f"fused_quant.{op}.default" for op in ("softmax", "sigmoid", "bmm")]
+
+
+class _PaddedResidual(nn.Module):
+    """TensorFlow's SAME padding of stride 2, beside a branch that reads the same values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 4, 3)
+        self.second, self.skip = nn.Conv2d(4, 4, 3, 2), nn.Conv2d(4, 4, 1, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(self.first(x))
+        return self.second(functional.pad(y, (0, 1, 0, 1))) + self.skip(y)
+
+
+def test_a_padding_that_a_convolution_takes_in_is_not_quantized_itself() -> None:
+    """Zeros around the image would change its observer's grid: one requantize more."""
+    torch.manual_seed(0)
+    quantizer = fused_quant.default_quantizer()
+    fused = quantizer.fuse(_converted(quantizer, _PaddedResidual().eval(), torch.rand(1, 3, 8, 8)))
+    names = [name for name in targets(fused) if "fused_quant" in name]
+    operators = ("conv2d.default", "conv2d.sides", "conv2d.default", "add.default")
+    assert names == [f"fused_quant.{operator}" for operator in operators]

@@ -20,7 +20,7 @@ COMPILER = "arm-none-eabi-g++"
 # What the adapter may ask of the C and C++ libraries; ExecuTorch's own and the core's names aside.
 # No way to get memory is among them. (delete is in the virtual destructor, which nothing calls;
 # abort and strcmp come from inline functions of ExecuTorch's headers.)
-LIBRARY_SYMBOLS = {"memcpy", "memset", "strcmp", "abort", "_ZdlPvj", "__cxa_pure_virtual"}
+LIBRARY_SYMBOLS = {"memcmp", "memcpy", "memset", "strcmp", "abort", "_ZdlPvj", "__cxa_pure_virtual"}
 
 
 @pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed")

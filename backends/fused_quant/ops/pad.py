@@ -15,6 +15,7 @@ from torch.fx import Node
 from fused_quant import graph, numerics
 from fused_quant.ops import rescaling
 from fused_quant.ops.common import check_int8_activations, number, tensor
+from fused_quant.ops.padding import is_taken_in
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -60,6 +61,10 @@ def _aten_pad(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
     return F.pad(tensor(tensors, "inp"), attributes["pad"], value=attributes["value"])
 
 
+def _stands_alone(node: Node) -> bool:
+    return not is_taken_in(node)
+
+
 register(
     OpSpec(
         name="constant_pad_nd",
@@ -71,6 +76,8 @@ register(
             reference=_reference,
             covers=_covers,
         ),
-        annotation=Annotation((_aten.constant_pad_nd.default, _aten.pad.default)),
+        annotation=Annotation(
+            (_aten.constant_pad_nd.default, _aten.pad.default), condition=_stands_alone
+        ),
     )
 )

@@ -28,3 +28,17 @@ def zero_padding(node: Any) -> tuple[int, int, int, int] | None:
         return None
     left, right, top, bottom = amounts + [0] * (4 - len(amounts))
     return top, bottom, left, right
+
+
+def is_taken_in(node: Any) -> bool:
+    """True for zero padding that a 2-d convolution, its only user, takes in when it is fused."""
+    if zero_padding(node) is None or len(node.users) != 1:
+        return False
+    (user,) = node.users
+    op = graph.op_of(user)
+    if op not in (_aten.conv2d.default, _aten.conv2d.padding, _aten.convolution.default):
+        return False
+    bound = graph.bind(user)
+    return (
+        bound["input"] is node and not bound.get("transposed", False) and graph.rank_of(user) == 4
+    )

@@ -19,7 +19,7 @@ from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
 
 from fused_quant import graph
 from fused_quant.ops import activation
-from fused_quant.ops.padding import zero_padding
+from fused_quant.ops.padding import is_taken_in
 from fused_quant.ops.spec import FixedOutput
 from fused_quant.passes.normalize_edges import value_of
 from fused_quant.qparams import BYTE_OFFSET
@@ -200,8 +200,8 @@ def _fixed_grid(source: Node) -> QuantizationSpecBase | None:
 
 
 def _is_own_padding(node: Node) -> bool:
-    """A zero padding with one user that nobody has claimed."""
-    return zero_padding(node) is not None and len(node.users) == 1 and not is_annotated(node)
+    """A zero padding that the only user takes in, and that nobody has claimed."""
+    return is_taken_in(node) and not is_annotated(node)
 
 
 def _own_batch_norm(node: Node) -> Node | None:
