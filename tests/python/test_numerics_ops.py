@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
@@ -150,6 +150,7 @@ def nearest_up(value: Fraction) -> int:
     st.sampled_from([1, -1]),
     st.lists(st.integers(-128, 127), min_size=3, max_size=3),
 )
+@example(1536.0, 2.0**-12, 2.0**-9, 1, [127, 0, 0])  # an output finer than the common grid
 def test_add_of_all_codes(sa: float, sb: float, so: float, sign: int, zps: list[int]) -> None:
     za, zb, zo = zps
     multipliers = nm.add_multipliers(sa, sb, so)
@@ -163,8 +164,12 @@ def test_add_of_all_codes(sa: float, sb: float, so: float, sign: int, zps: list[
         total = nearest_up(code_a * ma) + sign * nearest_up(code_b * mb)
         assert abs(total) < 2**28
         assert got[i, j] == min(127, max(-128, zo + nearest_up(total * mo)))
-        real = (code_a * Fraction(sa) + sign * code_b * Fraction(sb)) / Fraction(so) + zo
-        assert abs(int(got[i, j]) - min(Fraction(127), max(Fraction(-128), real))) <= 1
+        terms = code_a * Fraction(sa) / Fraction(so), sign * code_b * Fraction(sb) / Fraction(so)
+        nearest = min(Fraction(127), max(Fraction(-128), sum(terms, Fraction(zo))))
+        # One rounding of the result, one of each term (in steps of the common grid), and
+        # multipliers that are off by 2^-31 of themselves.
+        bound = Fraction(1, 2) + mo + sum(map(abs, terms)) / 2**29
+        assert abs(int(got[i, j]) - nearest) <= bound
 
 
 def test_arg_order_add_with_six_different_qparams() -> None:
