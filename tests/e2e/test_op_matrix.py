@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every operator and every way of calling it, from the float module to the .pte.
 
-A case is quantized by us, and by XNNPACK's quantizer, and lowered; whether it is fused before, the
-route and the granularity of the weights alternate over the cases, and `test_every_route` takes some
-cases through all of them.
+A case takes three graphs (fused by us, quantized by us, quantized by XNNPACK's quantizer) and each
+through one of the two lowering routes; the routes and weight granularities alternate over the
+cases, and `test_every_route` takes some cases through all of them.
 """
 
 from __future__ import annotations
@@ -61,22 +61,23 @@ def _check_foreign(case: Case, raw: GraphModule, route: str) -> None:
         routes.assert_same_bits(got, routes.eager(routes.fused_copy(raw), inputs))
 
 
-def _variant(case: Case) -> tuple[str, bool]:
-    """Route, and fused first (ours) or per channel (the stock quantizer): all four over cases."""
+def _routes_of(case: Case) -> tuple[str, str, str, bool]:
     index = CASES.index(case)
-    return routes.ROUTES[index // 2 % 2], bool(index % 2)
+    first, second = routes.ROUTES[index % 2], routes.ROUTES[(index + 1) % 2]
+    return first, second, routes.ROUTES[index // 2 % 2], bool(index % 2)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_ours(case: Case) -> None:
-    route, fuse_first = _variant(case)
+    fused_route, raw_route, _, _ = _routes_of(case)
     raw = _raw(case)
-    _check_ours(case, raw, routes.fused_copy(raw) if fuse_first else copy.deepcopy(raw), route)
+    _check_ours(case, raw, routes.fused_copy(raw), fused_route)
+    _check_ours(case, raw, raw, raw_route)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_stock_quantizer(case: Case) -> None:
-    route, per_channel = _variant(case)
+    _, _, route, per_channel = _routes_of(case)
     _check_foreign(case, _xnnpack(case, per_channel), route)
 
 
