@@ -33,7 +33,7 @@ _EDGES = (
     graph.DEQUANTIZE_TENSOR,
 )
 _SPLIT = Reason("partition", "shares a node with another partition", "", "one partition")
-_IDLE = Reason("no_compute", "only boundary or data-movement operators", "", "some computation")
+_IDLE = Reason("no_compute", "only quantize and dequantize", "", "an operator between them")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +95,10 @@ def computes(node: Node) -> bool:
     if op in _EDGES or "quantize_affine" in str(op):
         return False
     return not (spec is not None and spec.moves_data)
+
+
+def _is_edge(node: Node) -> bool:
+    return graph.op_of(node) in _EDGES
 
 
 class _Units:
@@ -160,7 +164,7 @@ def _partitions(units: _Units, target: Target) -> dict[str, int]:
     """Program node name -> partition; drops units until no node is in two partitions."""
     while True:
         groups = _groups(units, target)
-        idle = {n for members in groups for n in members if not any(map(computes, members))}
+        idle = {n for members in groups for n in members if all(map(_is_edge, members))}
         tags: dict[str, int] = {}
         conflicting: set[Node] = set()
         for index, members in enumerate(groups):

@@ -73,6 +73,8 @@ register(
             reference=_reference,
             covers=_covers,
         ),
-        annotation=Annotation((_aten.embedding.default,), activations=(), weights=("weight",)),
+        annotation=Annotation(
+            (_aten.embedding.default,), activations=(), weights=("weight",), per_channel=False
+        ),
     )
 )

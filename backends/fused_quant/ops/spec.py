@@ -194,6 +194,8 @@ class Annotation:
     activations, weights: names of ATen arguments, of whatever spelling; an argument that is a list
     of tensors counts with every member. sharing: how the output's parameters are chosen; with
     `fixed_output` they are these. condition: which calls of the targets are meant (None: all).
+    per_channel: whether the weights may have a scale per channel. unasked: whether the default
+    quantizer takes it without being told to take every operator.
     """
 
     targets: tuple[Any, ...]
@@ -202,6 +204,8 @@ class Annotation:
     weights: tuple[str, ...] = ()
     fixed_output: FixedOutput | None = None
     condition: Callable[[Node], bool] | None = None
+    per_channel: bool = True
+    unasked: bool = True
 
 
 class Layout(enum.Enum):

@@ -134,8 +134,8 @@ def _register(unary: Unary, further: dict[Any, Parser]) -> None:
                 reference=reference,
                 covers=covers,
             ),
-            annotation=(
-                Annotation(tuple(anchors), fixed_output=unary.fixed) if unary.quantized else None
+            annotation=Annotation(
+                tuple(anchors), fixed_output=unary.fixed, unasked=unary.quantized
             ),
         )
     )

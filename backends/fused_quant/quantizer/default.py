@@ -65,7 +65,9 @@ def default_config(per_channel: bool = True, qat: bool = False) -> QuantizationC
     return QuantizationConfig(activations, activations, weights, None, qat)
 
 
-def _of_spec(spec: OpSpec, known: set[Any], config: QuantizationConfig) -> list[OpQuantizer]:
+def _of_spec(
+    spec: OpSpec, known: set[Any], config: QuantizationConfig, every_operator: bool
+) -> list[OpQuantizer]:
     """One quantizer for each of the spec's spellings that is not among `known`."""
     annotation = spec.annotation
     assert annotation is not None
@@ -79,11 +81,18 @@ def _of_spec(spec: OpSpec, known: set[Any], config: QuantizationConfig) -> list[
             node_filter=annotation.condition,
             shares_input=annotation.sharing is Sharing.INPUT,
             fixed_output=annotation.fixed_output,
-            moves_data=spec.moves_data,
+            moves_data=spec.moves_data and not every_operator,
         )
         for target in annotation.targets
         if target not in known
     ]
+
+
+def _config_of(
+    spec: OpSpec, weighted: QuantizationConfig, unweighted: QuantizationConfig
+) -> QuantizationConfig:
+    assert spec.annotation is not None
+    return weighted if spec.annotation.per_channel else unweighted
 
 
 def _core(
@@ -107,17 +116,31 @@ def _core(
     ]
 
 
-def default_quantizer(config: QuantizationConfig | None = None) -> FusedQuantQuantizer:
+def default_quantizer(
+    config: QuantizationConfig | None = None, *, every_operator: bool = False
+) -> FusedQuantQuantizer:
     """The quantizer to use when nothing else is wanted; `config` replaces `default_config()`.
 
-    For every operator of the registry that says how it is quantized. Grouped transposed
-    convolutions have weights of one scale unless `config` is given.
+    For every operator of the registry that says how it is quantized, but for functions of unbounded
+    slope (exp, log, reciprocal, ...): eight bits lose much of them. `every_operator` takes these
+    too, and operators that only move elements of a float input. Grouped transposed convolutions
+    and tables of embeddings have weights of one scale unless `config` is given.
     """
     registry.load()
     weighted = default_config() if config is None else config
     unweighted = default_config(per_channel=False) if config is None else config
-    annotated = [spec for spec in registry.specs() if spec.annotation is not None]
+    annotated = [
+        spec
+        for spec in registry.specs()
+        if spec.annotation is not None and (spec.annotation.unasked or every_operator)
+    ]
     core = _core(weighted, unweighted, annotated)
     known = {target for quantizer in core for target in (quantizer.op, *quantizer.targets)}
-    own = [quantizer for spec in annotated for quantizer in _of_spec(spec, known, weighted)]
+    own = [
+        quantizer
+        for spec in annotated
+        for quantizer in _of_spec(
+            spec, known, _config_of(spec, weighted, unweighted), every_operator
+        )
+    ]
     return FusedQuantQuantizer([*core, *own])
