@@ -35,6 +35,19 @@ quietly() {
   rm -f "$log"
 }
 
+# in_background <function> <argument...>: starts it; wait_for_background fails if it does.
+BACKGROUND=()
+in_background() {
+  "$@" &
+  BACKGROUND+=("$!")
+}
+
+wait_for_background() {
+  local job
+  for job in "${BACKGROUND[@]}"; do wait "$job" || exit 1; done
+  BACKGROUND=()
+}
+
 # have_package <name>: whether the Debian package is installed.
 have_package() {
   [[ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
@@ -71,12 +84,11 @@ make_venv() {
   python3.11 -m venv "$1"
 }
 
-# pip_install <venv> <argument...>
+# pip_install <venv> <argument...>: byte code is left to the first import, which needs a fraction.
 pip_install() {
   local venv="$1"
   shift
-  quietly "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-    --constraint "$CONSTRAINTS" "$@"
+  quietly "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "$@"
 }
 
 # The packages that pyproject.toml asks for at build time, one a line.
@@ -98,7 +110,7 @@ setup_python() {
     say "Installing Python packages in .venv (torch, executorch, ...; some minutes the first time)"
     rm -f "$VENV/stamp-build"
     mapfile -t requirements < <(build_requirements)
-    pip_install "$VENV" "${requirements[@]}" cmake ninja torch torchao
+    pip_install "$VENV" --constraint "$CONSTRAINTS" "${requirements[@]}" cmake ninja torch torchao
     install_project
     echo "$stamp" >"$VENV/stamp-requirements"
   fi
@@ -111,9 +123,21 @@ setup_python() {
 # install_project <pip argument...>
 install_project() {
   say "Building fused_quant and installing it in .venv"
-  pip_install "$VENV" --no-build-isolation --config-settings=build-dir="$ROOT/build/editable" \
+  pip_install "$VENV" --constraint "$CONSTRAINTS" --no-build-isolation --config-settings=build-dir="$ROOT/build/editable" \
     "$@" --editable "$ROOT[examples,test]"
   stamp_of pyproject.toml CMakeLists.txt cmake schema runtime >"$VENV/stamp-build"
+}
+
+# The wheel as any user builds it, in an isolated environment, in build/wheel. The packaging tests
+# install it; building it does not need .venv, only pip.
+build_wheel() {
+  local folder="$ROOT/build/wheel" stamp
+  stamp="$(stamp_of pyproject.toml CMakeLists.txt README.md LICENSE cmake schema runtime backends)"
+  if [[ "$(cat "$folder/stamp" 2>/dev/null)" == "$stamp" ]]; then return; fi
+  rm -rf "$folder"
+  quietly "$VENV/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps \
+    --wheel-dir "$folder" "$ROOT"
+  echo "$stamp" >"$folder/stamp"
 }
 
 # The TOSA reference model, in an environment of its own: its flatbuffers version is another one.
@@ -123,7 +147,6 @@ setup_tosa() {
   stamp="$(sha256sum <"$ROOT/tools/requirements-tosa.txt" | cut -d' ' -f1)"
   if [[ "$(cat "$VENV_TOSA/stamp-requirements" 2>/dev/null)" == "$stamp" ]]; then return; fi
   say "Installing the TOSA reference model in .venv-tosa"
-  quietly "$VENV_TOSA/bin/python" -m pip install --quiet --disable-pip-version-check \
-    --requirement "$ROOT/tools/requirements-tosa.txt"
+  pip_install "$VENV_TOSA" --requirement "$ROOT/tools/requirements-tosa.txt"
   echo "$stamp" >"$VENV_TOSA/stamp-requirements"
 }

@@ -64,13 +64,21 @@ def _clean_environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k not in ours | {"PYTHONPATH"}}
 
 
-def _install(folder: Path) -> None:
+def _wheel(folder: Path) -> Path:
+    """The wheel of this checkout: tools/test has built it already, or it is built here."""
+    built = os.environ.get("FUSED_QUANT_WHEEL_DIR")
+    if built is None:
+        # Isolated: pip makes a fresh environment from [build-system].requires, as for any user.
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+        run([*pip, "wheel", "--no-deps", "--wheel-dir", folder / "wheel", ROOT])
+    (wheel,) = (folder / "wheel" if built is None else Path(built)).glob("*.whl")
+    return wheel
+
+
+def _install(folder: Path, wheel: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    # Isolated: pip makes a fresh environment from [build-system].requires, as for any user.
-    run([*pip, "wheel", "--no-deps", "--wheel-dir", folder / "wheel", ROOT])
     environment = folder / "environment"
     run([sys.executable, "-m", "venv", "--without-pip", environment])
-    (wheel,) = (folder / "wheel").glob("*.whl")
     run([*pip, "--python", environment / "bin/python", "install", "--no-deps", wheel])
     (site,) = environment.glob("lib/python*/site-packages")
     # torch and the rest are borrowed. executorch has to stand beside fused_quant, as it does when
@@ -86,8 +94,9 @@ def installed_wheel(folder: Path) -> Installation:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "done").exists():
-            _install(folder)
-            (folder / "done").touch()
-    (wheel,) = (folder / "wheel").glob("*.whl")
+            wheel = _wheel(folder)
+            _install(folder, wheel)
+            (folder / "done").write_text(str(wheel))
+    wheel = Path((folder / "done").read_text())
     (package,) = (folder / "environment").glob("lib/python*/site-packages/fused_quant")
     return Installation(wheel, folder / "environment/bin/python", package)
