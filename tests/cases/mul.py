@@ -5,26 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.grid import SIZES, ZERO_POINTS
+from tests.support.grid import pairs
 
 
 def _case(shape_a: tuple[int, ...], shape_b: tuple[int, ...], **others: Any) -> dict[str, Any]:
     return {"op": "mul", "shapes": (shape_a, shape_b), **others}
 
 
-GRID: list[dict[str, Any]] = [
-    *(_case((size,), (size,)) for size in SIZES),
-    *(_case((2, size), (size,)) for size in SIZES),
-    *(_case((size, 1), (size, 3)) for size in SIZES if size < 66),
-    *(
-        _case((3, 7), (3, 7), zero_points=(za, zb, zo))
-        for za in ZERO_POINTS
-        for zb in ZERO_POINTS
-        for zo in (-128, 12, 127)
-    ),
-    *(_case((batch, 3, 4, 5), (batch, 3, 4, 5)) for batch in (1, 2, 3)),
-    *(_case((2, 3, 4, 5), shape) for shape in ((5,), (4, 1), (3, 1, 1), (1, 3, 1, 5), ())),
-]
+GRID: list[dict[str, Any]] = pairs("mul")
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "overflow_largest_products": [

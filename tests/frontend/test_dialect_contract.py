@@ -132,6 +132,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "mean": (IMAGE, *X, *OUT, [3, 1], False),
     "gelu": (IMAGE, *X, *OUT, "tanh"),
     "pow": (IMAGE, *X, *OUT, 3),
+    "threshold": (IMAGE, *X, *OUT, 0.5, -0.25),
+    "prelu": (IMAGE, *X, *OUT, torch.tensor([0.25, -0.5, 1.5, 0.0])),
     "add.Scalar": (IMAGE, *X, *OUT, 0.7, -2.0),
     "sub.Scalar": (IMAGE, *X, *OUT, 0.7),
     "rsub.Scalar": (IMAGE, *X, *OUT, 0.7, 0.5),

@@ -207,6 +207,12 @@ ANCHORS: dict[Any, _Anchor] = {
     **dict.fromkeys(
         (_aten.pow.Tensor_Scalar, _aten.pow_.Scalar), _Anchor(("x", 3), {"exponent": 0.5})
     ),
+    **dict.fromkeys(
+        (_aten.threshold.default, _aten.threshold_.default),
+        _Anchor(("x", 0.5, 2.0), {"threshold": 0.25, "value": 3.0}),
+    ),
+    **dict.fromkeys((_aten.logit.default, _aten.logit_.default), _Anchor(("x",), {"eps": 0.125})),
+    _aten.prelu.default: _Anchor(("x", "b")),
     _aten.bmm.default: _Anchor(("x1", "y1")),
     _aten.softmax.int: _Anchor(("x", -1), {"dim": 1, "dtype": torch.float64}),
     _aten._softmax.default: _Anchor(("x", -1, False), {"dim": 1, "half_to_float": True}),

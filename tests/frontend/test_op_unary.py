@@ -51,6 +51,35 @@ def _pole(function: Exact, defined: Callable[[Any], bool], otherwise: Exact) -> 
 
 
 NAN, INF = mp.nan, mp.inf
+
+
+def _within(function: Exact, low: float, high: float) -> Exact:
+    """NaN outside [low, high]."""
+    return lambda x: function(x) if low <= x <= high else NAN
+
+
+def _logit(x: Any, eps: float | None) -> Any:
+    if eps is not None:
+        x = min(max(x, mp.mpf(eps)), mp.mpf(1.0 - eps))
+    if x in (0, 1):
+        return INF if x else -INF
+    return mp.log(x / (1 - x)) if 0 < x < 1 else NAN
+
+
+def _atanh(x: Any) -> Any:
+    if abs(x) == 1:
+        return INF * x
+    return mp.atanh(x) if abs(x) < 1 else NAN
+
+
+def _logarithm(base: int) -> Exact:
+    return _pole(lambda x: mp.log(x, base), lambda x: x > 0, lambda x: NAN if x < 0 else -INF)
+
+
+def _trunc(x: Any) -> Any:
+    return mp.floor(x) if x > 0 else mp.ceil(x)
+
+
 EXACT: dict[str, Exact] = {
     "sigmoid": _sigmoid,
     "tanh": mp.tanh,
@@ -74,12 +103,47 @@ EXACT: dict[str, Exact] = {
     "erf": mp.erf,
     "sin": mp.sin,
     "cos": mp.cos,
+    "celu": lambda x, alpha: _elu(x, alpha, 1.0, 1 / mp.mpf(alpha)),
+    "hardshrink": lambda x, lambd: x if abs(x) > lambd else mp.mpf(0),
+    "softshrink": lambda x, lambd: mp.sign(x) * max(abs(x) - mp.mpf(lambd), 0),
+    "threshold": lambda x, threshold, value: x if x > threshold else mp.mpf(value),
+    "log_sigmoid": lambda x: -mp.log1p(mp.exp(-x)),
+    "sign": mp.sign,
+    "floor": mp.floor,
+    "ceil": mp.ceil,
+    "round": mp.nint,
+    "trunc": _trunc,
+    "frac": lambda x: x - _trunc(x),
+    "exp2": lambda x: mp.mpf(2) ** x,
+    "log2": _logarithm(2),
+    "log10": _logarithm(10),
+    "logit": _logit,
+    "erfc": mp.erfc,
+    "tan": mp.tan,
+    "asin": _within(mp.asin, -1, 1),
+    "acos": _within(mp.acos, -1, 1),
+    "atan": mp.atan,
+    "sinh": mp.sinh,
+    "cosh": mp.cosh,
+    "asinh": mp.asinh,
+    "acosh": _within(mp.acosh, 1, mp.inf),
+    "atanh": _atanh,
 }
 ARGUMENTS: dict[str, list[tuple[Any, ...]]] = {
     "gelu": [("none",), ("tanh",)],
     "leaky_relu": [(0.01,), (-0.5,)],
     "elu": [(1.0, 1.0, 1.0), (0.5, 2.0, 3.0)],
     "softplus": [(1.0, 20.0), (2.0, 0.5)],
+    "celu": [(1.0,), (0.5,)],
+    "hardshrink": [(0.5,), (0.0,)],
+    "softshrink": [(0.5,), (3.0,)],
+    "threshold": [(0.25, -1.5)],
+    "logit": [(None,), (0.125,)],
+}
+# Grids whose codes from -90 on are inside the domain, where positive numbers are not.
+DOMAINS = {
+    **dict.fromkeys(("asin", "acos", "atanh", "logit"), (0.004, -100)),
+    "acosh": (0.05, -128),
 }
 NAMES = [unary.name for unary in UNARY]
 
@@ -125,9 +189,10 @@ def test_float_edges(name: str) -> None:
     """A null block on either side, or both: the ATen operator in float."""
     aten = getattr(torch.ops.aten, name).default
     names = [a.name for a in aten._schema.arguments[1:]]
-    source = block(0.05, -100)  # mostly positive: inside every domain
+    scale, zero_point = DOMAINS.get(name, (0.05, -100))
+    source = block(scale, zero_point)
     x = codes(3, 4, seed=1, low=-90)
-    values = (x.float() + 100) * 0.05
+    values = (x.float() - zero_point) * scale
     for arguments in ARGUMENTS.get(name, [()]):
         op = getattr(OPS, name)
         exact = aten(values, **dict(zip(names, arguments, strict=True)))
@@ -136,6 +201,20 @@ def test_float_edges(name: str) -> None:
         torch.testing.assert_close(op(x, *source, *FLOAT, *arguments), exact)
         got = op(values, *FLOAT, *out, *arguments)
         assert float((got.double() - stepped(exact, out)).abs().max()) <= 0.5 + 1e-4
+
+
+@pytest.mark.parametrize(
+    "name", ["log", "log2", "log10", "sqrt", "rsqrt", "acosh", "asin", "logit"]
+)
+def test_nan_is_the_code_of_zero(name: str) -> None:
+    """Outside the domain the result has the code of the zero point; bounds may move it."""
+    out, every = block(0.5, 17, out=True), torch.arange(-128, 0).to(torch.int8)
+    op = getattr(OPS, name)
+    arguments = ARGUMENTS.get(name, [()])[0]
+    below = every[: 127 if name == "asin" else 128]  # -1 is in the domain of asin
+    source = block(1.0)
+    assert set(op(below, *source, *out, *arguments).tolist()) == {17}
+    assert set(op(below, *source, *out[:3], 20, 60, *arguments).tolist()) == {20}
 
 
 def test_a_clamp_behind_it_is_part_of_the_table() -> None:

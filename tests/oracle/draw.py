@@ -98,6 +98,35 @@ def mul(rng: Rng) -> Parameters:
     return {"op": "mul", "shapes": (drawn["shape_a"], drawn["shape_b"])}
 
 
+def maximum(rng: Rng) -> Parameters:
+    """The larger of two tensors, drawn as those of a sum are."""
+    return {**mul(rng), "op": "maximum"}
+
+
+def minimum(rng: Rng) -> Parameters:
+    """The smaller of two tensors."""
+    return {**mul(rng), "op": "minimum"}
+
+
+FUNCTIONS = ("sigmoid", "tanh", "silu", "mish", "abs", "floor", "exp", "log", "rsqrt", "sin")
+
+
+def lut(rng: Rng) -> Parameters:
+    """Some function of one element."""
+    shape = tuple(rng.integers(1, 7, int(rng.integers(1, 5))).tolist())
+    return {"op": str(rng.choice(FUNCTIONS)), "shapes": (shape,)}
+
+
+def prelu(rng: Rng) -> Parameters:
+    """Slopes of both signs, some of them 0 or powers of two."""
+    rows, channels = _pair(rng, 1, 12)
+    slopes = rng.uniform(-2, 2, channels + 1)
+    ties = rng.choice([0.0, 0.5, -0.25, 1.0], channels + 1)
+    weight = np.where(rng.integers(3, size=channels + 1) == 0, ties, slopes)
+    shape = (rows, channels + 1)
+    return {"op": "prelu", "shapes": (shape,), "attributes": ({"tensor": weight.tolist()},)}
+
+
 def requantize(rng: Rng) -> Parameters:
     """Other quantization, or only a clamp."""
     return {"shape": tuple(_pair(rng, 1, 12)), "same": bool(rng.integers(4) == 0)}
@@ -152,4 +181,8 @@ PLAN: list[tuple[str, Callable[[Rng], Parameters], int]] = [
     ("avg_pool2d", avg_pool2d, 700),
     ("adaptive_avg_pool2d", adaptive_avg_pool2d, 200),
     ("mean", mean, 500),
+    ("lut", lut, 220),
+    ("maximum", maximum, 220),
+    ("minimum", minimum, 220),
+    ("prelu", prelu, 220),
 ]

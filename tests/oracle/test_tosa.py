@@ -37,6 +37,10 @@ KINDS = {
     "avg_pool2d": 650,
     "adaptive_avg_pool2d": 180,
     "mean": 450,
+    "lut": 220,
+    "maximum": 200,
+    "minimum": 200,
+    "prelu": 200,
 }
 SCRIPT = Path(__file__).with_name("run_reference.py")
 

@@ -17,6 +17,7 @@ DTYPES = {
     "int16": ts.DType.INT16,
     "int32": ts.DType.INT32,
     "int64": ts.DType.SHAPE,
+    "bool": ts.DType.BOOL,
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tosa_elementwise
 import tosa_serializer as ts
 from tosa_graph import Array, Graph, Value
 
@@ -290,4 +291,5 @@ OPERATORS: dict[str, Callable[[Case, tuple[int, ...]], Array]] = {
     "avg_pool2d": avg_pool2d,
     "adaptive_avg_pool2d": adaptive_avg_pool2d,
     "mean": mean,
+    **tosa_elementwise.OPERATORS,
 }

@@ -3,7 +3,8 @@
 
 Parameters: op (qualified name of the dialect operator), shapes (of each operand), attributes, and
 as far as wanted scales, zero_points (of each operand, then of the result), codes (of each operand)
-and bounds; the rest is drawn. The operator lowers itself; its integer reference says what is right.
+and bounds; the rest is drawn. An attribute {"tensor": values} is a float constant. The operator
+lowers itself; its integer reference says what is right.
 """
 
 from __future__ import annotations
@@ -66,33 +67,43 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
             _constant(gm, f"zero_point{number}", block.zero_point, mode),
             *(dtype, block.quant_min, block.quant_max),
         ]
-    arguments += list(p.get("attributes", ()))
+    for number, value in enumerate(p.get("attributes", ())):
+        constant = torch.tensor(value["tensor"]) if isinstance(value, dict) else None
+        arguments.append(
+            value if constant is None else _constant(gm, f"attribute{number}", constant, mode)
+        )
     fused = gm.graph.call_function(dialect.define(spec), (*nodes, *arguments))
     with mode:
         graph.refresh_val(fused)
     gm.graph.output((fused,))
-    gm.recompile()
     program = lower_graph(gm, "generic")
     op = program.ops[-1]  # a copy in front of it may add leading dimensions of size one
     assert op.opcode == opcode
     stored = [program.tensors[index] for index in op.inputs if index >= 0]
     operands = [c.reshape(t.shape) for c, t in zip(inputs, stored, strict=False)]
     constants = [t.data for t in stored if t.storage is Storage.CONSTANT]
-    (expected,) = gm(*(torch.from_numpy(array.copy()) for array in inputs))
+    known = [graph.constant_of(gm, a) if isinstance(a, Node) else a for a in arguments]
+    expected = fused.target(*(torch.from_numpy(array.copy()) for array in inputs), *known)
     result = np.ascontiguousarray(expected.numpy())
-    return Built(opcode, operands, constants, op.params, result, _tosa(opcode, operands, op.params))
+    tosa = _tosa(opcode, operands, constants, op.params)
+    return Built(opcode, operands, constants, op.params, result, tosa)
 
 
-def _tosa(opcode: str, operands: list[Array], params: Any) -> dict[str, Any]:
+def _tosa(
+    opcode: str, operands: list[Array], constants: list[Array | None], params: Any
+) -> dict[str, Any]:
     """What the reference model needs to know of an element-wise operator."""
+    if opcode == "lut":
+        return {"kind": "lut", "x": operands[0], "table": constants[0]}
     if not isinstance(params, schema.ElementwiseParamsT):
         return {}
     return {
         "kind": opcode,
         "operands": operands,
         "zero_points": list(params.inputZeroPoint),
-        "multiplier": [params.outputMultiplier],
-        "shift": [params.outputShift],
+        "multiplier": params.multiplier or [params.outputMultiplier],
+        "shift": params.shift or [params.outputShift],
+        "negate": params.negate,
         "zo": params.outputZeroPoint,
         "lo": params.clampMin,
         "hi": params.clampMax,

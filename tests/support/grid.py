@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 # Every size up to 40 (vector bodies of up to 32 elements and each tail), then around powers of two.
 SIZES = (*range(1, 41), 63, 64, 65, 127, 128, 129, 255, 256, 257)
 LARGE_SIZES = (63, 64, 65, 127, 128, 129)
@@ -26,3 +28,24 @@ ACCUMULATORS = (
     2**31 - 1,
 )
 MULTIPLIERS = (0, 1, 2**30 - 1, 2**30, 2**30 + 1, 3 * 2**29, 2**31 - 1)
+
+
+def pairs(op: str) -> list[dict[str, Any]]:
+    """Parameters of from_spec.py: sizes, zero points and broadcasts of an operator of two."""
+    shapes = [
+        *(((size,), (size,)) for size in SIZES),
+        *(((2, size), (size,)) for size in SIZES),
+        *(((size, 1), (size, 3)) for size in SIZES if size < 66),
+        *(((batch, 3, 4, 5), (batch, 3, 4, 5)) for batch in (1, 2, 3)),
+        *(((2, 3, 4, 5), shape) for shape in ((5,), (4, 1), (3, 1, 1), (1, 3, 1, 5), ())),
+    ]
+    ends = [
+        {"zero_points": (za, zb, zo)}
+        for za in ZERO_POINTS
+        for zb in ZERO_POINTS
+        for zo in (-128, 12, 127)
+    ]
+    return [
+        *({"op": op, "shapes": given} for given in shapes),
+        *({"op": op, "shapes": ((3, 7), (3, 7)), **others} for others in ends),
+    ]

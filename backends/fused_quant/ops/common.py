@@ -35,6 +35,11 @@ def number(value: Any) -> float:
     return float(value)
 
 
+def float32(value: Any) -> float:
+    """The float32 number nearest to a Python number: what PyTorch computes with."""
+    return float(torch.tensor(number(value), dtype=torch.float32))
+
+
 def pair(value: int | Sequence[int]) -> tuple[int, int]:
     """(v, v) of a number or a one-element list, (a, b) of a two-element list."""
     if isinstance(value, int):

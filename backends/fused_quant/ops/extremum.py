@@ -7,7 +7,7 @@ q = max(C(zo + R(a - za; M(sa / so))), C(zo + R(b - zb; M(sb / so)))), and min l
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,12 +18,17 @@ from fused_quant.ops.spec import (
     Annotation,
     Attributes,
     Fusion,
+    Layout,
     Operand,
     OpSpec,
+    Runtime,
     Site,
     Tensors,
 )
 from fused_quant.reasons import Reason
+
+if TYPE_CHECKING:
+    from fused_quant.lowering import Builder
 
 _aten = torch.ops.aten
 _OPERANDS = ("inp", "other")
@@ -49,6 +54,9 @@ def _register(
         a, b = (rescaling.reference(site, tensors, bounds, operand) for operand in _OPERANDS)
         return choose(a, b)
 
+    def lower(site: Site, builder: Builder) -> None:
+        rescaling.lower_pair(site, builder, name, _OPERANDS)
+
     register(
         OpSpec(
             name=name,
@@ -61,6 +69,7 @@ def _register(
                 covers=_covers,
             ),
             annotation=Annotation(spellings, activations=("self", "other")),
+            runtime=Runtime(rescaling.supported_with(_covers), lower, Layout.ANY),
         )
     )
 

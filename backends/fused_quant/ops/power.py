@@ -6,14 +6,29 @@ A square in a graph is rewritten as a product first (passes/restore_square.py).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch.fx import Node
 
 from fused_quant import graph
-from fused_quant.ops import unary
+from fused_quant.ops import rescaling, table, unary
 from fused_quant.ops.common import number, parser, tensor
 from fused_quant.ops.registry import register
-from fused_quant.ops.spec import Annotation, Attributes, Fusion, Operand, OpSpec, Tensors
+from fused_quant.ops.spec import (
+    Annotation,
+    Attributes,
+    Fusion,
+    Layout,
+    Operand,
+    OpSpec,
+    Runtime,
+    Site,
+    Tensors,
+)
+
+if TYPE_CHECKING:
+    from fused_quant.lowering import Builder
 
 _aten = torch.ops.aten
 SQUARES = (_aten.pow.Tensor_Scalar, _aten.pow_.Scalar, _aten.square.default, _aten.square_.default)
@@ -30,6 +45,10 @@ def _aten_pow(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
     return torch.pow(tensor(tensors, "inp"), attributes["exponent"])
 
 
+def _lower(site: Site, builder: Builder) -> None:
+    table.lower(site, builder, unary.table_of(site))
+
+
 register(
     OpSpec(
         name="pow",
@@ -42,5 +61,6 @@ register(
             covers=unary.covers,
         ),
         annotation=Annotation(SQUARES, condition=is_square),
+        runtime=Runtime(rescaling.supported_with(unary.covers), _lower, Layout.ANY),
     )
 )

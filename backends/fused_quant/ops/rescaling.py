@@ -60,7 +60,12 @@ def reference(
 
 def lower(site: Site, builder: Builder, bounds: tuple[int, int]) -> None:
     """Emit one `requantize` step."""
-    multiplier = numerics.multiplier_from_ratio(_ratio(site))
+    lower_ratio(site, builder, bounds, _ratio(site))
+
+
+def lower_ratio(site: Site, builder: Builder, bounds: tuple[int, int], ratio: float) -> None:
+    """Emit one `requantize` step whose factor is `ratio`."""
+    multiplier = numerics.multiplier_from_ratio(ratio)
     params = builder.schema.ElementwiseParamsT()
     params.inputZeroPoint = [site.block("inp").zero_point_value]
     params.multiplier, params.shift = [multiplier.multiplier], [multiplier.shift]
@@ -69,3 +74,17 @@ def lower(site: Site, builder: Builder, bounds: tuple[int, int]) -> None:
     params.clampMin, params.clampMax = bounds
     order = builder.common_order()
     builder.emit("requantize", [builder.operand("inp", order)], [builder.result(order)], params)
+
+
+def lower_pair(site: Site, builder: Builder, opcode: str, operands: tuple[str, str]) -> None:
+    """Emit a step that brings both operands to the output's grid; shapes broadcast."""
+    params, out = builder.schema.ElementwiseParamsT(), site.result
+    multipliers = [numerics.multiplier_from_ratio(_ratio(site, name)) for name in operands]
+    params.inputZeroPoint = [site.block(name).zero_point_value for name in operands]
+    params.multiplier = [m.multiplier for m in multipliers]
+    params.shift = [m.shift for m in multipliers]
+    params.outputZeroPoint = out.zero_point_value
+    params.clampMin, params.clampMax = out.quant_min, out.quant_max
+    order = builder.common_order()
+    inputs = [builder.broadcast_operand(name, order) for name in operands]
+    builder.emit(opcode, inputs, [builder.result(order)], params)

@@ -13,16 +13,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
 
 from fused_quant import numerics, numerics_lut
+from fused_quant.ops import rescaling, table
 from fused_quant.ops.common import (
     check_int8_activations,
     check_ratio,
-    number,
+    float32,
     parser,
     tensor,
 )
@@ -32,13 +33,18 @@ from fused_quant.ops.spec import (
     Attributes,
     Call,
     Fusion,
+    Layout,
     Operand,
     OpSpec,
     Parser,
+    Runtime,
     Site,
     Tensors,
 )
 from fused_quant.reasons import Reason
+
+if TYPE_CHECKING:
+    from fused_quant.lowering import Builder
 
 _aten = torch.ops.aten
 Function = Callable[[torch.Tensor, float, float], torch.Tensor]
@@ -48,10 +54,6 @@ _FUNCTIONS: dict[str, Function] = {
     "sub": lambda x, c, k: x - k * c,
     "rsub": lambda x, c, k: c - k * x,
 }
-
-
-def _float32(value: Any) -> float:
-    return float(torch.tensor(number(value), dtype=torch.float32))
 
 
 def _second_is_number(node: Node) -> bool:
@@ -73,10 +75,10 @@ def _sum_spec(name: str, targets: tuple[Any, ...]) -> OpSpec:
         result: torch.Tensor = overload(x, attributes["other"], alpha=attributes["alpha"])
         return result
 
-    def reference(site: Site, tensors: Tensors) -> torch.Tensor:
+    def table_of(site: Site) -> torch.Tensor:
         source, out = site.block("inp"), site.result
-        c, alpha = (_float32(site.attributes[name]) for name in ("other", "alpha"))
-        entries = numerics_lut.table(
+        c, alpha = (float32(site.attributes[name]) for name in ("other", "alpha"))
+        return numerics_lut.table(
             lambda x: function(x, c, alpha),
             source.scale_value,
             source.zero_point_value,
@@ -85,9 +87,11 @@ def _sum_spec(name: str, targets: tuple[Any, ...]) -> OpSpec:
             out.quant_min,
             out.quant_max,
         )
-        return numerics_lut.look_up(tensor(tensors, "inp"), entries)
 
-    parse = parser({"inp": "self"}, {"other": _float32, "alpha": _float32})
+    def lower(site: Site, builder: Builder) -> None:
+        table.lower(site, builder, table_of(site))
+
+    parse = parser({"inp": "self"}, {"other": float32, "alpha": float32})
     return OpSpec(
         name=name,
         fusion=Fusion(
@@ -95,26 +99,27 @@ def _sum_spec(name: str, targets: tuple[Any, ...]) -> OpSpec:
             attributes=("Scalar other", "float alpha=1.0"),
             anchors=dict.fromkeys(targets, parse),
             aten=aten,
-            reference=reference,
+            reference=table.reference(table_of),
             covers=_check_numbers,
             overload="Scalar",
         ),
         annotation=Annotation(targets),
+        runtime=Runtime(rescaling.supported_with(_check_numbers), lower, Layout.ANY),
     )
 
 
 def _product_ratio(site: Site) -> float:
     scale = site.block("inp").scale_value
-    return scale * abs(_float32(site.attributes["other"])) / site.result.scale_value
+    return scale * abs(float32(site.attributes["other"])) / site.result.scale_value
 
 
 def _covers_product(site: Site) -> Reason | None:
     return _check_numbers(site) or check_ratio(_product_ratio(site), "s_in * number / s_out")
 
 
-def _product_reference(site: Site, tensors: Tensors) -> torch.Tensor:
+def _product_of_codes(site: Site, codes: torch.Tensor) -> torch.Tensor:
     out = site.result
-    centred = tensor(tensors, "inp").to(torch.int64) - site.block("inp").zero_point_value
+    centred = codes.to(torch.int64) - site.block("inp").zero_point_value
     return numerics.requantize(
         -centred if site.attributes["other"] < 0 else centred,
         numerics.multiplier_from_ratio(_product_ratio(site)),
@@ -125,25 +130,38 @@ def _product_reference(site: Site, tensors: Tensors) -> torch.Tensor:
     )
 
 
+def _product_reference(site: Site, tensors: Tensors) -> torch.Tensor:
+    return _product_of_codes(site, tensor(tensors, "inp"))
+
+
+def _lower_product(site: Site, builder: Builder) -> None:
+    """A requantize; with a negative number a table, since R(-v) is not -R(v) at a tie."""
+    if site.attributes["other"] < 0:
+        table.lower(site, builder, _product_of_codes(site, numerics_lut.CODES))
+    else:
+        bounds = (site.result.quant_min, site.result.quant_max)
+        rescaling.lower_ratio(site, builder, bounds, _product_ratio(site))
+
+
 def _aten_product(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
     result: torch.Tensor = tensor(tensors, "inp") * attributes["other"]
     return result
 
 
 def _parse_quotient(node: Node) -> Call | Reason:
-    call = parser({"inp": "self"}, {"other": _float32})(node)
+    call = parser({"inp": "self"}, {"other": float32})(node)
     if isinstance(call, Reason):
         return call
     divisor = call.attributes["other"]
     if divisor == 0:
         return Reason("attribute", "argument other", "0", "a divisor that is not 0")
-    return dataclasses.replace(call, attributes={"other": _float32(1.0 / divisor)})
+    return dataclasses.replace(call, attributes={"other": float32(1.0 / divisor)})
 
 
 _PRODUCTS = (_aten.mul.Scalar, _aten.mul_.Scalar)
 _QUOTIENTS = (_aten.div.Scalar, _aten.div_.Scalar)
 _anchors: dict[Any, Parser] = {
-    **dict.fromkeys(_PRODUCTS, parser({"inp": "self"}, {"other": _float32})),
+    **dict.fromkeys(_PRODUCTS, parser({"inp": "self"}, {"other": float32})),
     **dict.fromkeys(_QUOTIENTS, _parse_quotient),
 }
 register(
@@ -161,6 +179,7 @@ register(
         annotation=Annotation(
             (*_anchors, _aten.div.Tensor, _aten.div_.Tensor), condition=_second_is_number
         ),
+        runtime=Runtime(rescaling.supported_with(_covers_product), _lower_product, Layout.ANY),
     )
 )
 register(_sum_spec("add", (_aten.add.Scalar, _aten.add_.Scalar)))

@@ -8,25 +8,31 @@ anchor too.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from fused_quant import numerics_lut
-from fused_quant.ops.common import check_int8_activations, number, parser, tensor
+from fused_quant.ops import rescaling, table
+from fused_quant.ops.common import check_int8_activations, float32, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
     Attributes,
     FixedOutput,
     Fusion,
+    Layout,
     Operand,
     OpSpec,
     Parser,
+    Runtime,
     Site,
     Tensors,
 )
 from fused_quant.reasons import Reason
+
+if TYPE_CHECKING:
+    from fused_quant.lowering import Builder
 
 _aten = torch.ops.aten
 
@@ -36,7 +42,7 @@ class Unary:
     """One function: `name` in ATen and in the dialect, its further arguments as schema text.
 
     fixed: output parameters that follow from its range. quantized: whether the default quantizer
-    takes it; functions of unbounded slope lose too much at 8 bits to be quantized unasked.
+    takes it unasked; functions of unbounded slope lose too much at 8 bits.
     """
 
     name: str
@@ -67,18 +73,43 @@ UNARY = (
     Unary("leaky_relu", ("float negative_slope=0.01",)),
     Unary("elu", ("float alpha=1.0", "float scale=1.0", "float input_scale=1.0")),
     Unary("softplus", ("float beta=1.0", "float threshold=20.0")),
+    Unary("celu", ("float alpha=1.0",)),
+    Unary("hardshrink", ("float lambd=0.5",)),
+    Unary("softshrink", ("float lambd=0.5",)),
+    Unary("threshold", ("float threshold", "float value")),
+    Unary("log_sigmoid"),
     Unary("abs"),
     Unary("neg"),
+    Unary("sign", quantized=False),
+    Unary("floor", quantized=False),
+    Unary("ceil", quantized=False),
+    Unary("round", quantized=False),
+    Unary("trunc", quantized=False),
+    Unary("frac", quantized=False),
     Unary("exp", quantized=False),
+    Unary("exp2", quantized=False),
     Unary("expm1", quantized=False),
     Unary("log", quantized=False),
+    Unary("log2", quantized=False),
+    Unary("log10", quantized=False),
     Unary("log1p", quantized=False),
+    Unary("logit", ("float? eps=None",), quantized=False),
     Unary("sqrt", quantized=False),
     Unary("rsqrt", quantized=False),
     Unary("reciprocal", quantized=False),
     Unary("erf", quantized=False),
+    Unary("erfc", quantized=False),
     Unary("sin", quantized=False),
     Unary("cos", quantized=False),
+    Unary("tan", quantized=False),
+    Unary("asin", quantized=False),
+    Unary("acos", quantized=False),
+    Unary("atan", quantized=False),
+    Unary("sinh", quantized=False),
+    Unary("cosh", quantized=False),
+    Unary("asinh", quantized=False),
+    Unary("acosh", quantized=False),
+    Unary("atanh", quantized=False),
 )
 
 
@@ -103,15 +134,26 @@ def table_of(site: Site) -> torch.Tensor:
     )
 
 
-def reference(site: Site, tensors: Tensors) -> torch.Tensor:
-    """The contract on codes."""
-    return numerics_lut.look_up(tensor(tensors, "inp"), table_of(site))
+reference = table.reference(table_of)
+
+
+def lower(site: Site, builder: Builder) -> None:
+    """Emit the table."""
+    table.lower(site, builder, table_of(site))
+
+
+RUNTIME = Runtime(rescaling.supported_with(covers), lower, Layout.ANY)
 
 
 def _reader(text: str) -> tuple[str, Any]:
     """(argument name, how to read it) of an attribute's schema text."""
     kind, _, rest = text.partition(" ")
-    return rest.partition("=")[0], str if kind == "str" else number
+    readers = {"str": str, "float": float32, "float?": _number_or_none}
+    return rest.partition("=")[0], readers[kind]
+
+
+def _number_or_none(value: Any) -> float | None:
+    return None if value is None else float32(value)
 
 
 def _register(unary: Unary, further: dict[Any, Parser]) -> None:
@@ -137,6 +179,7 @@ def _register(unary: Unary, further: dict[Any, Parser]) -> None:
             annotation=Annotation(
                 tuple(anchors), fixed_output=unary.fixed, unasked=unary.quantized
             ),
+            runtime=RUNTIME,
         )
     )
 

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+#include "kernels/maximum/maximum.h"
+
+namespace fused_quant {
+
+Status prepare_maximum(const OpContext& context, void* params, Prepared* prepared) {
+  return prepare_extremum(context, params, prepared);
+}
+
+void maximum_s8_scalar(const Step& step) {
+  extremum<int8_t>(step, [](int32_t a, int32_t b) { return a > b ? a : b; });
+}
+
+}  // namespace fused_quant
