@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 import math
 
+import torch
 from executorch.exir.backend.backend_details import ExportedProgram
 from torch.fx import GraphModule, Node
 
@@ -20,6 +21,7 @@ from fused_quant.fuse import fuse_graph
 from fused_quant.grouping import group
 from fused_quant.lowering import site_of
 from fused_quant.ops import registry
+from fused_quant.ops.movement import SPLITS
 from fused_quant.reasons import Reason
 from fused_quant.rebase import rebase
 from fused_quant.target import Target
@@ -109,6 +111,7 @@ class _Units:
     """
 
     def __init__(self, program: ExportedProgram, target: Target) -> None:
+        self.program = program
         self.reasons: dict[str, Reason] = {}
         self.calls = {node.name for node in program.graph.nodes if node.op == "call_function"}
         self.computing = {node.name for node in program.graph.nodes if computes(node)}
@@ -160,6 +163,27 @@ def _groups(units: _Units, target: Target) -> list[list[Node]]:
     return groups
 
 
+def _torn(units: _Units, groups: list[list[Node]], tags: dict[str, int]) -> set[Node]:
+    """Units that stand for a split or for computed indices which others outside still read.
+
+    Such a node vanishes in its partition: it must not be needed anywhere else.
+    """
+    torn = {
+        node.name
+        for node in units.program.graph.nodes
+        if node.name in tags
+        and (graph.op_of(node) in SPLITS or _is_integer(node))
+        and any(tags.get(user.name) != tags[node.name] for user in node.users)
+    }
+    members = itertools.chain.from_iterable(groups)
+    return {unit for unit in members if torn.intersection(graph.origins(unit))} if torn else set()
+
+
+def _is_integer(node: Node) -> bool:
+    val = node.meta.get("val")
+    return isinstance(val, torch.Tensor) and val.dtype in (torch.int32, torch.int64)
+
+
 def _partitions(units: _Units, target: Target) -> dict[str, int]:
     """Program node name -> partition; drops units until no node is in two partitions."""
     while True:
@@ -177,6 +201,7 @@ def _partitions(units: _Units, target: Target) -> dict[str, int]:
                     conflicting.add(node)
                     continue
                 tags.update(dict.fromkeys(names, index))
+        conflicting |= _torn(units, groups, tags)
         if not idle and not conflicting:
             return tags
         units.drop(conflicting, _SPLIT)

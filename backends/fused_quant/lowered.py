@@ -122,7 +122,7 @@ class LoweredProgram:
         self, name: str, data: npt.NDArray[Any], dtype: str, qparams: StoredQParams | None = None
     ) -> int:
         """Append a constant holding `data` in C order; returns its tensor index."""
-        stored = np.ascontiguousarray(data, dtype=NUMPY_DTYPES[dtype])
+        stored = np.asarray(data, dtype=NUMPY_DTYPES[dtype], order="C")
         return self.add_tensor(
             LoweredTensor(
                 name, dtype, tuple(stored.shape), Storage.CONSTANT, qparams=qparams, data=stored

@@ -8,6 +8,7 @@ ask for and inserts a permute only where bytes must really move.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -80,7 +81,7 @@ class Builder:
     def _operand_node(self, name: str) -> Node:
         node = self._node
         if self._site is not None and self._site.spec.fusion is not None:
-            operand = graph.bind(node)[name]
+            operand = dialect.operands_of(self._site.spec, graph.bind(node))[name]
         else:
             operand = node.args[0]
         assert isinstance(operand, Node)
@@ -109,6 +110,30 @@ class Builder:
         value = self._value(self._operand_node(name))
         return self._in_order(value, order or layout.identity(len(value.shape))).tensor
 
+    def node_operand(self, node: Node) -> int:
+        """The tensor of a node without a block (indices), in logical order."""
+        value = self._value(node)
+        return self._in_order(value, layout.identity(len(value.shape))).tensor
+
+    def flat(self, tensor: int) -> int:
+        """The same bytes as one long row."""
+        shape = self.program.tensors[tensor].shape
+        count = (math.prod(shape),)
+        return self._relabel(_Value(tensor, layout.identity(len(shape)), shape), count, (0,)).tensor
+
+    def temporary(self, like: int, stored: tuple[int, ...], order: Order, suffix: str) -> int:
+        """A further tensor of the step, of the dtype and the quantization of another one."""
+        logical = tuple(stored[order.index(axis)] for axis in range(len(order)))
+        return self._like(like, logical, order, f"{self._result.name}.{suffix}")
+
+    def regridded(self, source: int, params: QParams) -> int:
+        """A further tensor of the size of another one, of a quantization of its own."""
+        base = self.program.tensors[source]
+        tensor = self._like(source, base.shape, layout.identity(len(base.shape)), "regridded")
+        self.program.tensors[tensor].dim_order = base.dim_order
+        self.program.tensors[tensor].qparams = stored_params(params)
+        return tensor
+
     def broadcast_operand(self, name: str, order: Order) -> int:
         """An operand with leading dimensions of size one up to the rank of `order`, stored so."""
         value = self._value(self._operand_node(name))
@@ -120,14 +145,19 @@ class Builder:
             )
         return self._in_order(value, order).tensor
 
-    def result(self, order: Order | None) -> int:
-        """The tensor of the result, stored in `order` (None = the logical one)."""
+    def result(self, order: Order | None, like: int = -1) -> int:
+        """The tensor of the result, stored in `order` (None = the logical one).
+
+        like: a tensor whose quantization is the result's, of an operator without a block.
+        """
         node = self._result
         shape = graph.shape_of(node)
         order = order or layout.identity(len(shape))
         assert self._site is not None
         params = self._site.out if self._site.spec.fusion is not None else _boundary_params(node)
         tensor = self._new(node.name, graph.val_of(node).dtype, shape, order, params)
+        if params is None and like >= 0:
+            self.program.tensors[tensor].qparams = self.program.tensors[like].qparams
         self._values[node] = _Value(tensor, order, shape)
         return tensor
 
@@ -340,10 +370,18 @@ def _outputs(gm: GraphModule) -> list[Node]:
     return [results] if isinstance(results, Node) else list(results)
 
 
-def boundary_site(node: Node, spec: OpSpec) -> Site:
-    """The site of an operator without a dialect form (quantize, reshape, …)."""
+def boundary_site(gm: GraphModule, node: Node, spec: OpSpec) -> Site:
+    """The site of an operator without a dialect form (quantize, reshape, …).
+
+    Its attributes are the arguments behind the first one, constants by value.
+    """
     source = node.args[0]
     assert isinstance(source, Node)
+    bound = graph.bind(node)
+    attributes = torch.fx.map_arg(
+        dict(list(bound.items())[1:]),
+        lambda n: n if (value := graph.constant_of(gm, n)) is None else value,
+    )
     return Site(
         spec=spec,
         name=node.name,
@@ -353,7 +391,7 @@ def boundary_site(node: Node, spec: OpSpec) -> Site:
         constants={},
         out=None,
         out_shape=graph.shape_of(node),
-        attributes={},
+        attributes=attributes,
         node=node,
     )
 
@@ -363,7 +401,7 @@ def site_of(gm: GraphModule, node: Node) -> Site:
     spec = registry.spec_of(graph.op_of(node))
     if spec is None:
         raise ValueError(f"{node.name}: got {node.target}, supported: operators of the registry")
-    return boundary_site(node, spec) if spec.fusion is None else dialect.site_of(gm, node)
+    return boundary_site(gm, node, spec) if spec.fusion is None else dialect.site_of(gm, node)
 
 
 def lower_graph(gm: GraphModule, target: str) -> LoweredProgram:

@@ -19,7 +19,7 @@ class Bounds:
     rank: of any tensor. tensor_bytes: of any tensor, at the width of float32. window: a kernel
     size, stride, dilation or padding. extent: (kernel - 1) * dilation + 1. divisors: different
     window sizes of an average that needs a table of them; divisor_axis: output size along an axis
-    of such an average, and every size of an adaptive one.
+    of such an average, and every size of an adaptive one. inputs: tensors that are joined.
     """
 
     rank: int = 6
@@ -28,6 +28,7 @@ class Bounds:
     extent: int = 2**30
     divisors: int = 256
     divisor_axis: int = 65535
+    inputs: int = 1024
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.support import cast, dot, elementwise, from_spec, quant, reduce, window
+from tests.support import cast, dot, elementwise, from_spec, moves, quant, reduce, window
 from tests.support.built import Built
 
 Builder = Callable[[str, quant.Parameters, np.random.Generator], Built]
@@ -27,6 +27,8 @@ BUILDERS: dict[str, Builder] = {
     "mean": reduce.build_mean,
     "permute": cast.build_layout,
     "copy": cast.build_layout,
+    "slice": moves.build_slice,
+    "gather": moves.build_gather,
 }
 
 

@@ -16,7 +16,14 @@ from fused_quant.lowered import LoweredProgram, LoweredTensor, Storage, StoredQP
 
 Array = npt.NDArray[Any]
 
-DTYPE_NAMES = {"int8": "s8", "uint8": "u8", "int16": "s16", "int32": "s32", "float32": "f32"}
+DTYPE_NAMES = {
+    "int8": "s8",
+    "uint8": "u8",
+    "int16": "s16",
+    "int32": "s32",
+    "int64": "s64",
+    "float32": "f32",
+}
 
 
 @dataclasses.dataclass
@@ -45,7 +52,7 @@ class Built:
         for position, array in enumerate(self.inputs):
             index = _add_tensor(program, f"input{position}", array, Storage.INPUT, position)
             program.inputs.append(index)
-            if through_arena:
+            if through_arena and array.dtype not in (np.int32, np.int64):  # indices: no copy of them
                 index = _add_copy(program, index, array, Storage.ARENA)
             operands.append(index)
         for position, constant in enumerate(self.constants):

@@ -9,6 +9,7 @@ lowers itself; its integer reference says what is right.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -54,19 +55,22 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
     given = p.get("codes") or [quant.codes(rng, shape) for shape in shapes]
     inputs = [np.asarray(c, np.int8).reshape(s) for c, s in zip(given, shapes, strict=True)]
     gm, mode = GraphModule(torch.nn.Module(), Graph()), FakeTensorMode()
-    nodes = []
-    for operand, array in zip(spec.fusion.operands, inputs, strict=True):
-        node = gm.graph.placeholder(operand.name)
+    nodes: list[Any] = []
+    for number, array in enumerate(inputs):
+        node = gm.graph.placeholder(f"inp{number}")
         node.meta["val"] = mode.from_tensor(torch.from_numpy(array.copy()), static_shapes=True)
         nodes.append(node)
-    arguments: list[Any] = []
+    blocks: list[Any] = []
     for number, block in enumerate(_blocks(p, rng, len(shapes) + 1)):
         dtype = torch.int8 if number == len(shapes) else torch.float32
-        arguments += [
-            _constant(gm, f"scale{number}", block.scale, mode),
-            _constant(gm, f"zero_point{number}", block.zero_point, mode),
-            *(dtype, block.quant_min, block.quant_max),
-        ]
+        scale = _constant(gm, f"scale{number}", block.scale, mode)
+        zero_point = _constant(gm, f"zero_point{number}", block.zero_point, mode)
+        blocks.append([scale, zero_point, dtype, block.quant_min, block.quant_max])
+    if spec.fusion.operands[0].many:  # one list of tensors, and lists in its block
+        *each, out = blocks
+        scales, zero_points, dtypes, *bounds = map(list, zip(*each, strict=True))
+        nodes, blocks = [nodes], [[scales, zero_points, dtypes[0], *bounds], out]
+    arguments = list(itertools.chain.from_iterable(blocks))
     for number, value in enumerate(p.get("attributes", ())):
         constant = torch.tensor(value["tensor"]) if isinstance(value, dict) else None
         arguments.append(
@@ -82,8 +86,9 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
     stored = [program.tensors[index] for index in op.inputs if index >= 0]
     operands = [c.reshape(t.shape) for c, t in zip(inputs, stored, strict=False)]
     constants = [t.data for t in stored if t.storage is Storage.CONSTANT]
-    known = [graph.constant_of(gm, a) if isinstance(a, Node) else a for a in arguments]
-    expected = fused.target(*(torch.from_numpy(array.copy()) for array in inputs), *known)
+    tensors: list[Any] = [torch.from_numpy(array.copy()) for array in inputs]
+    known = torch.fx.map_arg(tuple(arguments), lambda node: graph.constant_of(gm, node))
+    expected = fused.target(*([tensors] if isinstance(nodes[0], list) else tensors), *known)
     result = np.ascontiguousarray(expected.numpy())
     tosa = _tosa(opcode, operands, constants, op.params)
     return Built(opcode, operands, constants, op.params, result, tosa)
@@ -92,19 +97,36 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
 def _tosa(
     opcode: str, operands: list[Array], constants: list[Array | None], params: Any
 ) -> dict[str, Any]:
-    """What the reference model needs to know of an element-wise operator."""
+    """What the reference model needs to know, of operators that it can express."""
     if opcode == "lut":
         return {"kind": "lut", "x": operands[0], "table": constants[0]}
-    if not isinstance(params, schema.ElementwiseParamsT):
+    if isinstance(params, schema.ElementwiseParamsT):
+        multiplier = list(params.multiplier or [params.outputMultiplier])
+        shift = list(params.shift or [params.outputShift])
+        zero_points = list(params.inputZeroPoint)
+    elif isinstance(params, schema.CatParamsT):
+        multiplier, shift = list(params.multiplier), list(params.shift)
+        zero_points = list(params.inputZeroPoint)
+    elif isinstance(params, schema.PadParamsT):
+        multiplier, shift, zero_points = (
+            [params.multiplier],
+            [params.shift],
+            [params.inputZeroPoint],
+        )
+    else:
         return {}
     return {
         "kind": opcode,
         "operands": operands,
-        "zero_points": list(params.inputZeroPoint),
-        "multiplier": params.multiplier or [params.outputMultiplier],
-        "shift": params.shift or [params.outputShift],
-        "negate": params.negate,
+        "zero_points": zero_points,
+        "multiplier": multiplier,
+        "shift": shift,
         "zo": params.outputZeroPoint,
         "lo": params.clampMin,
         "hi": params.clampMax,
+        **{
+            name: getattr(params, name)
+            for name in ("negate", "axis", "before", "value")
+            if hasattr(params, name)
+        },
     }

@@ -8,28 +8,37 @@ inp_0, inp_1, ...
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch.fx import Node
 
 from fused_quant import graph
 from fused_quant.ops import rescaling
-from fused_quant.ops.common import check_int8_activations, tensor
+from fused_quant.ops.common import check_int8_activations, check_rank, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
     Attributes,
     Call,
     Fusion,
+    Layout,
     Operand,
     OpSpec,
+    Runtime,
     Site,
     Tensors,
 )
 from fused_quant.reasons import Reason
+from fused_quant.target import Target
+
+if TYPE_CHECKING:
+    from fused_quant.lowering import Builder
 
 _aten = torch.ops.aten
 _INPUTS = Operand("inp", many=True)
 _SPELLINGS = (_aten.cat.default, _aten.concat.default, _aten.concatenate.default)
+_STACK = (_aten.stack.default,)  # becomes a cat of views before it is fused
 
 
 def _parse(node: Node) -> Call | Reason:
@@ -65,6 +74,28 @@ def _aten_cat(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
     return torch.cat(parts, attributes["dim"])
 
 
+def _supported(site: Site, target: Target) -> Reason | None:
+    members, most = _INPUTS.members(site.shapes), target.bounds("cat").inputs
+    if len(members) > most:
+        return Reason("inputs", "number of inputs", str(len(members)), f"up to {most}")
+    return check_rank(site, target) or _covers(site)
+
+
+def _lower(site: Site, builder: Builder) -> None:
+    members, out = _INPUTS.members(site.shapes), site.result
+    multipliers = [rescaling.multiplier(site, name) for name in members]
+    order = builder.common_order()
+    params = builder.schema.CatParamsT()
+    params.axis = order.index(site.attributes["dim"] % len(order))
+    params.inputZeroPoint = [site.block(name).zero_point_value for name in members]
+    params.multiplier = [m.multiplier for m in multipliers]
+    params.shift = [m.shift for m in multipliers]
+    params.outputZeroPoint = out.zero_point_value
+    params.clampMin, params.clampMax = out.quant_min, out.quant_max
+    inputs = [builder.operand(name, order) for name in members]
+    builder.emit("cat", inputs, [builder.result(order)], params)
+
+
 register(
     OpSpec(
         name="cat",
@@ -76,6 +107,7 @@ register(
             reference=_reference,
             covers=_covers,
         ),
-        annotation=Annotation(_SPELLINGS, activations=("tensors",)),
+        annotation=Annotation((*_SPELLINGS, *_STACK), activations=("tensors",)),
+        runtime=Runtime(_supported, _lower, Layout.ANY),
     )
 )

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Operators that only move elements: reshapes and permutations of int8 tensors.
+"""Operators that only move elements of int8 tensors: reshapes, permutations, slices and the like.
 
 They commute with quantize and dequantize, so they run on codes and carry the parameters of their
-input. A reshape costs nothing unless the stored dimension order must change first.
+input. A reshape or a permutation costs nothing unless the stored dimension order must change; any
+other movement is a strided copy or picks by constant indices, whatever its spelling.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import torch
 from torch.fx import Node
 
 from fused_quant import graph
-from fused_quant.ops import registry
+from fused_quant.ops import moving, registry
 from fused_quant.ops.common import check_rank
 from fused_quant.ops.registry import register
+from fused_quant.ops.source_map import Apply
 from fused_quant.ops.spec import Annotation, Layout, OpSpec, Runtime, Sharing, Site
 from fused_quant.reasons import Reason
 from fused_quant.target import Target
@@ -31,6 +33,7 @@ RESHAPES = (
     _aten._unsafe_view.default,
     _aten.reshape.default,
     _aten.flatten.using_ints,
+    _aten.unflatten.int,
     _aten.squeeze.default,
     _aten.squeeze.dim,
     _aten.squeeze.dims,
@@ -57,35 +60,101 @@ PERMUTES = (
     _aten.t_copy.default,
     _aten.numpy_T.default,
     _aten.mT.default,
+    _aten.adjoint.default,
+    _aten.movedim.int,
+    _aten.movedim.intlist,
+    _aten.moveaxis.int,
+    _aten.moveaxis.intlist,
+    _aten.swapaxes.default,
+    _aten.swapdims.default,
 )
-
 EXPANDS = (_aten.expand.default, _aten.expand_copy.default)
+COPIES = (
+    _aten.slice.Tensor,
+    _aten.slice_copy.Tensor,
+    _aten.select.int,
+    _aten.select_copy.int,
+    _aten.narrow.default,
+    _aten.narrow_copy.default,
+    _aten.diagonal.default,
+    _aten.diagonal_copy.default,
+    _aten.flip.default,
+    _aten.fliplr.default,
+    _aten.flipud.default,
+    _aten.rot90.default,
+    _aten.roll.default,
+    _aten.repeat.default,
+    _aten.tile.default,
+    _aten.repeat_interleave.self_int,
+    _aten.pixel_shuffle.default,
+    _aten.pixel_unshuffle.default,
+    _aten.channel_shuffle.default,
+)
+PADS = (
+    _aten.reflection_pad1d.default,
+    _aten.reflection_pad2d.default,
+    _aten.reflection_pad3d.default,
+    _aten.replication_pad1d.default,
+    _aten.replication_pad2d.default,
+    _aten.replication_pad3d.default,
+    _aten.pad.default,  # of a mode that repeats elements
+)
+INDEXES = (
+    _aten.index_select.default,
+    _aten.index.Tensor,
+    _aten._unsafe_index.Tensor,
+    _aten.gather.default,
+)
+# Their results are slices, and become slices before anything else looks at them.
+SPLITS = (
+    _aten.split.Tensor,
+    _aten.split.sizes,
+    _aten.split_copy.Tensor,
+    _aten.split_with_sizes.default,
+    _aten.split_with_sizes_copy.default,
+    _aten.unsafe_split.Tensor,
+    _aten.chunk.default,
+    _aten.unsafe_chunk.default,
+    _aten.tensor_split.sections,
+    _aten.tensor_split.indices,
+    _aten.unbind.int,
+    _aten.unbind_copy.int,
+)
+_SIZES = (2, 3, 5, 7, 11, 13)  # of a tensor whose dimensions can be told apart
 
 
 def moves(node: Any) -> bool:
     """True for a call that only moves elements, so that it commutes with quantize and dequantize.
 
-    A dropout that is being trained computes.
+    A dropout that is being trained computes; a padding with a constant adds elements.
     """
     spec = registry.spec_of(graph.op_of(node))
-    return spec is not None and spec.moves_data and not graph.bind(node).get("train", False)
+    if spec is None or not spec.moves_data or not isinstance(node.meta.get("val"), torch.Tensor):
+        return False
+    bound = graph.bind(node)
+    return not bound.get("train", False) and bound.get("mode") != "constant"
 
 
 def permutation(node: Node) -> tuple[int, ...]:
     """Dims such that logical output dimension i is logical input dimension dims[i]."""
-    bound = graph.bind(node)
-    rank = graph.rank_of(node)
-    if "dims" in bound:
-        return tuple(axis % rank for axis in bound["dims"])
-    order = list(range(rank))
-    if graph.op_of(node) == _aten.numpy_T.default:
-        return tuple(reversed(order))
-    if graph.op_of(node) == _aten.mT.default:
-        bound |= {"dim0": -2, "dim1": -1}
-    if rank >= 2:
-        first, second = bound.get("dim0", 0) % rank, bound.get("dim1", 1) % rank
-        order[first], order[second] = order[second], order[first]
-    return tuple(order)
+    op, rank = graph.op_of(node), graph.rank_of(node)
+    if rank > len(_SIZES):
+        raise ValueError(f"{node.name}: got rank {rank}, supported: up to {len(_SIZES)}")
+    moved = op(torch.empty(_SIZES[:rank], device="meta"), *node.args[1:], **node.kwargs)
+    return tuple(_SIZES.index(size) for size in moved.shape)
+
+
+def _apply(site: Site) -> Apply:
+    """The operator on any tensor of the input's shape, with its constant arguments."""
+    assert site.node is not None
+    op = graph.op_of(site.node)
+    first = op._schema.arguments[0].name
+
+    def apply(x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = op(**{first: x}, **site.attributes)
+        return result
+
+    return apply
 
 
 def _check(site: Site, target: Target) -> Reason | None:
@@ -93,10 +162,26 @@ def _check(site: Site, target: Target) -> Reason | None:
     dtype = graph.val_of(site.node).dtype
     if dtype != torch.int8:
         return Reason("dtype", "dtype", str(dtype), "torch.int8")
-    bound = graph.bind(site.node)
-    if bound.get("train", False):
-        return Reason("attribute", "argument train", "True", "False")
+    if not moves(site.node):
+        return Reason("attribute", "training or constant padding", "True", "False")
     return check_rank(site, target)
+
+
+def _check_copy(site: Site, target: Target) -> Reason | None:
+    reason = _check(site, target)
+    if reason is not None:
+        return reason
+    for name, value in site.attributes.items():
+        members = value if isinstance(value, (list, tuple)) else [value]
+        if any(isinstance(member, Node) for member in members):
+            return Reason("indices", f"argument {name}", "computed", "known ahead of time")
+        if any(isinstance(m, torch.Tensor) and m.dtype == torch.bool for m in members):
+            return Reason("indices", f"argument {name}", "a mask", "integers")
+    try:
+        _apply(site)(torch.empty(site.shapes["inp"], dtype=torch.int8))
+    except (IndexError, RuntimeError) as error:
+        return Reason("indices", "arguments", str(error).splitlines()[0], "within the input")
+    return None
 
 
 def _lower_reshape(site: Site, builder: Builder) -> None:
@@ -108,16 +193,37 @@ def _lower_permute(site: Site, builder: Builder) -> None:
     builder.permute("inp", permutation(site.node))
 
 
-def _spec(name: str, targets: tuple[Any, ...], lower: Any) -> OpSpec:
+def _lower_copy(site: Site, builder: Builder) -> None:
+    order = builder.order_of("inp")
+    moving.emit(builder, builder.operand("inp", order), order, _apply(site))
+
+
+def _spec(name: str, targets: tuple[Any, ...], check: Any, lower: Any) -> OpSpec:
     return OpSpec(
         name=name,
-        annotation=Annotation(targets, Sharing.INPUT),
-        runtime=Runtime(_check, lower, Layout.FREE),
+        annotation=Annotation(targets, Sharing.INPUT, condition=_is_annotated_here),
+        runtime=Runtime(check, lower, Layout.FREE),
         targets=targets,
         moves_data=True,
     )
 
 
-register(_spec("reshape", RESHAPES, _lower_reshape))
-register(_spec("permute", PERMUTES, _lower_permute))
-register(OpSpec(name="expand", targets=EXPANDS, moves_data=True))
+def _is_annotated_here(node: Node) -> bool:
+    """A padding with a constant is an operator of its own."""
+    return graph.bind(node).get("mode") != "constant"
+
+
+register(_spec("reshape", RESHAPES, _check, _lower_reshape))
+register(_spec("permute", PERMUTES, _check, _lower_permute))
+register(_spec("expand", EXPANDS, _check_copy, _lower_copy))
+register(_spec("slice", COPIES, _check_copy, _lower_copy))
+register(_spec("mirror_pad", PADS, _check_copy, _lower_copy))
+register(_spec("gather", INDEXES, _check_copy, _lower_copy))
+register(
+    OpSpec(
+        name="split",
+        annotation=Annotation(SPLITS, Sharing.INPUT),
+        targets=SPLITS,
+        moves_data=True,
+    )
+)

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from fused_quant import numerics
-from fused_quant.ops.common import check_int8_activations, check_rank, check_ratio, tensor
+from fused_quant.ops.common import (
+    INT8_BOUNDS,
+    check_int8_activations,
+    check_rank,
+    check_ratio,
+    tensor,
+)
 from fused_quant.ops.spec import Site, Tensors
 from fused_quant.reasons import Reason
 from fused_quant.target import Target
@@ -42,6 +48,11 @@ def _ratio(site: Site, name: str = "inp") -> float:
     return site.block(name).scale_value / site.result.scale_value
 
 
+def multiplier(site: Site, name: str = "inp") -> numerics.Multiplier:
+    """Of an operand's grid to the output's."""
+    return numerics.multiplier_from_ratio(_ratio(site, name))
+
+
 def check(site: Site, name: str) -> Reason | None:
     """A reason why the codes of an operand cannot be brought to the output's grid."""
     return check_ratio(_ratio(site, name), f"{name} to output")
@@ -54,32 +65,47 @@ def reference(
     x = tensor(tensors, name)
     out = site.result
     centred = x.to(torch.int64) - site.block(name).zero_point_value
-    multiplier = numerics.multiplier_from_ratio(_ratio(site, name))
-    return numerics.requantize(centred, multiplier, out.zero_point_value, *bounds, out.dtype)
+    return numerics.requantize(
+        centred, multiplier(site, name), out.zero_point_value, *bounds, out.dtype
+    )
 
 
 def lower(site: Site, builder: Builder, bounds: tuple[int, int]) -> None:
     """Emit one `requantize` step."""
-    lower_ratio(site, builder, bounds, _ratio(site))
+    order = builder.common_order()
+    emit(site, builder, bounds, builder.operand("inp", order), builder.result(order))
 
 
 def lower_ratio(site: Site, builder: Builder, bounds: tuple[int, int], ratio: float) -> None:
     """Emit one `requantize` step whose factor is `ratio`."""
-    multiplier = numerics.multiplier_from_ratio(ratio)
+    order = builder.common_order()
+    found = numerics.multiplier_from_ratio(ratio)
+    emit(site, builder, bounds, builder.operand("inp", order), builder.result(order), found)
+
+
+def emit(
+    site: Site,
+    builder: Builder,
+    bounds: tuple[int, int],
+    source: int,
+    target: int,
+    factor: numerics.Multiplier | None = None,
+) -> None:
+    """Emit the step between two stored tensors, the first on the input's grid."""
+    found = factor or multiplier(site)
     params = builder.schema.ElementwiseParamsT()
     params.inputZeroPoint = [site.block("inp").zero_point_value]
-    params.multiplier, params.shift = [multiplier.multiplier], [multiplier.shift]
+    params.multiplier, params.shift = [found.multiplier], [found.shift]
     params.negate = [False]
     params.outputZeroPoint = site.result.zero_point_value
     params.clampMin, params.clampMax = bounds
-    order = builder.common_order()
-    builder.emit("requantize", [builder.operand("inp", order)], [builder.result(order)], params)
+    builder.emit("requantize", [source], [target], params)
 
 
 def lower_pair(site: Site, builder: Builder, opcode: str, operands: tuple[str, str]) -> None:
     """Emit a step that brings both operands to the output's grid; shapes broadcast."""
     params, out = builder.schema.ElementwiseParamsT(), site.result
-    multipliers = [numerics.multiplier_from_ratio(_ratio(site, name)) for name in operands]
+    multipliers = [multiplier(site, name) for name in operands]
     params.inputZeroPoint = [site.block(name).zero_point_value for name in operands]
     params.multiplier = [m.multiplier for m in multipliers]
     params.shift = [m.shift for m in multipliers]
@@ -88,3 +114,10 @@ def lower_pair(site: Site, builder: Builder, opcode: str, operands: tuple[str, s
     order = builder.common_order()
     inputs = [builder.broadcast_operand(name, order) for name in operands]
     builder.emit(opcode, inputs, [builder.result(order)], params)
+
+
+def is_needed(site: Site) -> bool:
+    """False if bringing any code of the input to the output's grid changes nothing."""
+    before, after = site.block("inp"), site.result
+    whole = (after.quant_min, after.quant_max) == INT8_BOUNDS
+    return not (whole and before.same_grid(after))

@@ -1,26 +1,35 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""upsample_nearest2d: codes are repeated, then C(zo + R(x - zi; M(si / so)))."""
+"""upsample_nearest2d: C(zo + R(x - zi; M(si / so))), then codes are repeated."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 from torch.fx import Node
 
 from fused_quant import graph
-from fused_quant.ops import rescaling
-from fused_quant.ops.common import check_int8_activations, parser, tensor
+from fused_quant.ops import moving, rescaling
+from fused_quant.ops.common import check_int8_activations, check_rank, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
     Attributes,
     Call,
     Fusion,
+    Layout,
     Operand,
     OpSpec,
+    Runtime,
+    Sharing,
     Site,
     Tensors,
 )
 from fused_quant.reasons import Reason
+from fused_quant.target import Target
+
+if TYPE_CHECKING:
+    from fused_quant.lowering import Builder
 
 _aten = torch.ops.aten
 _SPELLINGS = (_aten.upsample_nearest2d.vec, _aten.upsample_nearest2d.default)
@@ -72,6 +81,27 @@ def _vec(x: torch.Tensor, sizes: list[int] | None, scales: list[float] | None) -
     return result
 
 
+def _supported(site: Site, target: Target) -> Reason | None:
+    return check_rank(site, target) or _covers(site)
+
+
+def _lower(site: Site, builder: Builder) -> None:
+    """On the small side of the copy the codes are brought to the output's grid."""
+    order = builder.order_of("inp")
+    source = builder.operand("inp", order)
+    if rescaling.is_needed(site):
+        target = builder.regridded(source, site.result)
+        rescaling.emit(
+            site, builder, (site.result.quant_min, site.result.quant_max), source, target
+        )
+        source = target
+
+    def positions(x: torch.Tensor) -> torch.Tensor:  # exact in float64, which ATen has a kernel for
+        return _upsample(x.to(torch.float64), site.attributes).to(x.dtype)
+
+    moving.emit(builder, source, order, positions)
+
+
 register(
     OpSpec(
         name="upsample_nearest2d",
@@ -88,7 +118,17 @@ register(
             aten=_aten_upsample,
             reference=_reference,
             covers=_covers,
+            keeps_grid=True,
         ),
-        annotation=Annotation(_SPELLINGS),
+        annotation=Annotation(_SPELLINGS, Sharing.INPUT),
+        runtime=Runtime(_supported, _lower, Layout.FREE),
+    )
+)
+register(
+    OpSpec(  # becomes picks along the last dimension before it is fused
+        name="upsample_nearest1d",
+        annotation=Annotation(
+            (_aten.upsample_nearest1d.vec, _aten.upsample_nearest1d.default), Sharing.INPUT
+        ),
     )
 )

@@ -75,12 +75,28 @@ def _fold_moves_of_constants(gm: GraphModule) -> None:
         if value is None or not moves(node):
             continue
         assert isinstance(source, Node)
-        moved = graph.op_of(node)(value, *node.args[1:], **node.kwargs).contiguous()
+        arguments = _constants(gm, (node.args[1:], dict(node.kwargs)))
+        if arguments is None:
+            continue
+        rest, named = arguments
+        moved = graph.op_of(node)(value, *rest, **named).contiguous()
         constant = graph.add_constant(gm, node, moved, "fused_quant_codes")
         names = (*graph.origins(source), *graph.origins(node))
         constant.meta[graph.ORIGIN] = tuple(dict.fromkeys(names))
         node.replace_all_uses_with(constant)
         gm.graph.erase_node(node)
+
+
+def _constants(gm: GraphModule, arguments: Any) -> Any:
+    """Arguments with the values of constants in their places; None if one is computed."""
+    found: list[torch.Tensor | None] = []
+
+    def value(node: Node) -> torch.Tensor | None:
+        found.append(graph.constant_of(gm, node))
+        return found[-1]
+
+    result = torch.fx.map_arg(arguments, value)
+    return None if any(member is None for member in found) else result
 
 
 def _dequantize_rest(dequantize: Node, move: Node) -> tuple[Any, ...] | None:
@@ -94,10 +110,13 @@ def _dequantize_rest(dequantize: Node, move: Node) -> tuple[Any, ...] | None:
 
 
 def _sink_moves(gm: GraphModule) -> bool:
-    """Move -> quantize becomes quantize -> move, if the move has no other use."""
+    """Move -> quantize becomes quantize -> move, if the move has no other use.
+
+    So does move -> clamping activation, which stands in front of a quantize.
+    """
     changed = False
     for node in graph.calls(gm):
-        if graph.op_of(node) not in QUANTIZES:
+        if graph.op_of(node) not in QUANTIZES and activation.real_range(node) is None:
             continue
         move = node.args[0]
         if not isinstance(move, Node) or not moves(move) or len(move.users) != 1:
@@ -105,7 +124,10 @@ def _sink_moves(gm: GraphModule) -> bool:
         source = move.args[0]
         if not isinstance(source, Node) or not _is_computed(source):
             continue
-        quantized = graph.call(gm, node, node.target, (source, *node.args[1:]), (node,))
+        if graph.op_of(source) in DEQUANTIZES:
+            continue  # hoisted instead
+        args = (source, *node.args[1:])
+        quantized = graph.call(gm, node, node.target, args, (node,), node.kwargs)
         rest = move.args[1:]
         new = graph.call(gm, node, move.target, (quantized, *rest), (move,), move.kwargs)
         node.replace_all_uses_with(new)

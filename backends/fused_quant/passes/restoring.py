@@ -14,7 +14,7 @@ from fused_quant.ops.movement import moves
 
 _aten = torch.ops.aten
 _DEQUANTIZES = (graph.DEQUANTIZE, graph.DEQUANTIZE_CHANNEL)
-_CONSTANT_COPIES = (
+CONSTANT_COPIES = (
     _aten.lift_fresh_copy.default,
     _aten.detach.default,
     _aten.detach_.default,
@@ -61,7 +61,7 @@ def number_of(gm: GraphModule, value: Any) -> tuple[float, tuple[Node, ...]] | N
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value), ()
     nodes: list[Node] = []
-    while graph.op_of(value) in _CONSTANT_COPIES:
+    while graph.op_of(value) in CONSTANT_COPIES:
         nodes.append(value)
         value = value.args[0]
     constant = graph.constant_of(gm, value)

@@ -101,15 +101,16 @@ class OpQuantizer:
             _tensors(bound, names) for names in (self.activations, self.weights, self.others)
         )
         observed = (*activations, *weights)
-        value = value_of(node)
-        if not observed or value is None or not all(map(_is_observable, (*observed, value))):
+        values = _values_of(node) if self.moves_data else _one(value_of(node))
+        if not observed or not values or not all(map(_is_observable, (*observed, *values))):
             return
-        if value is not node and is_annotated(value):
+        if any(value is not node and is_annotated(value) for value in values):
             return
         tag = fused_name(node, self.name)
         if self.shares_input:
-            self._annotate_sharing(node, value, activations[0], tag)
+            self._annotate_sharing(node, values, activations[0], tag)
             return
+        (value,) = values
         inputs: dict[Node, QuantizationSpecBase | None] = {}
         spec = _resolved(self.config.input_activation, node)
         for source in activations:
@@ -153,7 +154,7 @@ class OpQuantizer:
             torch.per_tensor_affine,
         )
 
-    def _annotate_sharing(self, node: Node, value: Node, source: Node, tag: str) -> None:
+    def _annotate_sharing(self, node: Node, values: list[Node], source: Node, tag: str) -> None:
         """The output shares the parameters of the edge into the node, which is in front of it."""
         spec = output_spec(source)
         if spec is None and not self.moves_data:
@@ -161,11 +162,22 @@ class OpQuantizer:
         if spec is None:
             return
         shared = SharedQuantizationSpec((source, node))
-        if value is node:
-            claim(node, tag, {source: spec}, shared)
-        else:
-            claim(node, tag, {source: spec}, None)
-            claim(value, tag, {}, shared)
+        claim(node, tag, {source: spec}, shared if values == [node] else None)
+        for value in values:
+            if value is not node:
+                claim(value, tag, {}, shared)
+
+
+def _one(value: Node | None) -> list[Node]:
+    return [] if value is None else [value]
+
+
+def _values_of(node: Node) -> list[Node]:
+    """The nodes of a data movement's results: itself, or the pieces of a split."""
+    if not isinstance(node.meta.get("val"), (list, tuple)):
+        return [node]
+    users = list(node.users)
+    return users if all(graph.op_of(user) is graph.GETITEM for user in users) else []
 
 
 def _is_observable(node: Node) -> bool:
