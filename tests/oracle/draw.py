@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.oracle import draw_moves
+
 Parameters = dict[str, Any]
 Rng = np.random.Generator
 
@@ -185,4 +187,9 @@ PLAN: list[tuple[str, Callable[[Rng], Parameters], int]] = [
     ("maximum", maximum, 220),
     ("minimum", minimum, 220),
     ("prelu", prelu, 220),
+    ("cat", draw_moves.cat, 250),
+    ("pad", draw_moves.pad, 250),
+    ("slice", draw_moves.strided, 250),
+    ("gather", draw_moves.gather, 220),
+    ("upsample_bilinear2d", draw_moves.bilinear, 250),
 ]

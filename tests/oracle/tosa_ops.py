@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import tosa_elementwise
+import tosa_moves
 import tosa_serializer as ts
 from tosa_graph import Array, Graph, Value
 
@@ -292,4 +293,5 @@ OPERATORS: dict[str, Callable[[Case, tuple[int, ...]], Array]] = {
     "adaptive_avg_pool2d": adaptive_avg_pool2d,
     "mean": mean,
     **tosa_elementwise.OPERATORS,
+    **tosa_moves.OPERATORS,
 }

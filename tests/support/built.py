@@ -52,7 +52,10 @@ class Built:
         for position, array in enumerate(self.inputs):
             index = _add_tensor(program, f"input{position}", array, Storage.INPUT, position)
             program.inputs.append(index)
-            if through_arena and array.dtype not in (np.int32, np.int64):  # indices: no copy of them
+            if through_arena and array.dtype not in (
+                np.int32,
+                np.int64,
+            ):  # indices: no copy of them
                 index = _add_copy(program, index, array, Storage.ARENA)
             operands.append(index)
         for position, constant in enumerate(self.constants):

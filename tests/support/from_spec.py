@@ -91,7 +91,22 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
     expected = fused.target(*([tensors] if isinstance(nodes[0], list) else tensors), *known)
     result = np.ascontiguousarray(expected.numpy())
     tosa = _tosa(opcode, operands, constants, op.params)
+    if "resize" in p:
+        tosa = _resized(operands[0], op.params) | {"kind": opcode, "resize": p["resize"]}
     return Built(opcode, operands, constants, op.params, result, tosa)
+
+
+def _resized(x: Array, params: Any) -> dict[str, Any]:
+    """A resized image: how RESIZE says it is up to who drew the case."""
+    return {
+        "x": x,
+        "zx": params.inputZeroPoint,
+        "multiplier": params.multiplier,
+        "shift": params.shift,
+        "zo": params.outputZeroPoint,
+        "lo": params.clampMin,
+        "hi": params.clampMax,
+    }
 
 
 def _tosa(

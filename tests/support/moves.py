@@ -43,7 +43,7 @@ def build_slice(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> B
     params = schema.SliceParamsT(offset=loops[0], size=loops[1], stride=loops[2])
     stored = np.ascontiguousarray(x.transpose(before))
     expected = np.ascontiguousarray(moved.transpose(after))
-    tosa = {"kind": opcode, "x": stored, **p["tosa"]} if "tosa" in p else {}
+    tosa = {"kind": opcode, "x": stored, "move": p["move"], "arguments": p.get("arguments", ())}
     return Built(opcode, [stored], [], params, expected, tosa)
 
 
