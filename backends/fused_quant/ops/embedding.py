@@ -22,9 +22,11 @@ from fused_quant.ops.spec import (
     Annotation,
     Attributes,
     Fusion,
+    Layout,
     Operand,
     OpSpec,
     Role,
+    Runtime,
     Site,
     Tensors,
 )
@@ -121,5 +123,6 @@ register(
         annotation=Annotation(
             (_aten.embedding.default,), activations=(), weights=("weight",), per_channel=False
         ),
+        runtime=Runtime(_supported, _lower, Layout.FREE),
     )
 )
