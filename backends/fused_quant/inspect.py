@@ -225,6 +225,11 @@ def _attributes(params: dict[str, Any]) -> list[str]:
     return words
 
 
+def _functions(op: LoweredOp) -> list[str]:
+    """What a table holds, innermost function first."""
+    return op.name.replace(" + ", " +\n").split("\n") if op.opcode == "lut" else []
+
+
 def _rescale_cells(params: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Multipliers and shifts: one line each, the output's after the operands'."""
     multipliers, shifts = [], []
@@ -249,7 +254,7 @@ def _op_rows(number: int, op: LoweredOp, program: LoweredProgram) -> list[list[s
     low, high = params.get("clamp_min", 0), params.get("clamp_max", 0)
     columns: list[list[str]] = [
         [str(number)],
-        [op.opcode, *_attributes(params)],
+        [op.opcode, *_functions(op), *_attributes(params)],
         *map(list, zip(*operands, strict=True)),
         *_rescale_cells(params),
         [f"{low}..{high}"] if (low, high) != (0, 0) else [],

@@ -15,6 +15,7 @@ from executorch.exir.backend.backend_details import (
 )
 
 from fused_quant import graph, memory_plan, payload
+from fused_quant.fold_tables import fold_tables
 from fused_quant.fuse import fuse_graph
 from fused_quant.lowered import LoweredProgram
 from fused_quant.lowering import lower_graph
@@ -45,6 +46,7 @@ def lower_program(program: ExportedProgram, target: Target) -> LoweredProgram:
     fuse_graph(gm)
     rebase(gm)
     lowered = lower_graph(gm, target.name)
+    fold_tables(lowered)
     memory_plan.plan_memory(lowered)
     return lowered
 
