@@ -15,7 +15,7 @@ from torch.nn import functional
 from fused_quant.ops.unary import UNARY
 from tests.frontend.blocks import FLOAT, GRIDS, OPS, block, codes, fitting, real, stepped
 from tests.frontend.both_graphs import both, fused_names, result_of
-from tests.frontend.graphs import Graph, Grid, fused
+from tests.frontend.graphs import Graph, Grid
 
 torch.set_num_threads(1)
 mp = mpmath.mp.clone()
@@ -234,6 +234,11 @@ def test_other_granularities_compute_in_float(scale: Tensor) -> None:
     assert float((got.double() - stepped(exact, out)).abs().max()) <= 0.5 + 1e-4
 
 
+def _softplus_in_parts(x: Tensor) -> Tensor:
+    twice = x * 2
+    return torch.where(twice > 0.5, x, torch.log1p(torch.exp(twice)) / 2)
+
+
 IN, OUT = Grid(0.05, -3), Grid(0.03, 7)
 CODES = codes(2, 3, 8, seed=3)
 SPELLINGS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], str]] = {
@@ -280,13 +285,18 @@ SPELLINGS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor
     "elu": (lambda x: functional.elu(x, 0.5), lambda x: functional.elu_(x, 0.5), "elu"),
     "selu": (functional.selu, functional.selu_, "elu"),
     "mish": (functional.mish, lambda x: functional.mish(x, inplace=True), "mish"),
+    "softplus": (
+        lambda x: functional.softplus(x, 2.0, 0.5),
+        _softplus_in_parts,
+        "softplus",
+    ),
+    "celu": (functional.celu, functional.celu_, "celu"),
+    "celu-alpha": (lambda x: functional.celu(x, 0.3), lambda x: functional.celu_(x, 0.3), "celu"),
     "abs": (torch.abs, torch.abs_, "abs"),
     "neg": (torch.neg, torch.neg_, "neg"),
     "exp": (torch.exp, torch.exp_, "exp"),
     "erf": (torch.erf, torch.erf_, "erf"),
 }
-# to_edge takes mish apart into pieces that are not put together again.
-LOST = {"mish"}
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
@@ -297,9 +307,7 @@ def test_spellings_and_decompositions_are_one_operator(name: str) -> None:
     for function in (first, second):
         module = Graph(lambda x, f=function: OUT.quantize(f(IN.dequantize(x))))
         reference = module(CODES)
-        once = name in LOST or function is first
-        graphs = [fused(module, CODES)] if once else both(module, CODES)
-        for gm in graphs:
+        for gm in both(module, CODES):
             assert fused_names(gm) == [f"{wanted}.default"]
             results.append(result_of(gm, (CODES,)))
             assert int((results[-1].int() - reference.int()).abs().max()) <= 1
@@ -318,6 +326,11 @@ NEAR_MISSES: dict[str, Callable[[Tensor], Tensor]] = {
     "another-clamp": lambda x: x * (x + 3).clamp(0, 5) / 6,
     "scaled-sum": lambda x: x * functional.relu6(torch.add(x, 3, alpha=2)) / 6,
     "part-read-twice": _read_twice,
+    "softplus-another-beta": lambda x: torch.where(
+        x * 2 > 20, x, torch.log1p(torch.exp(x * 2)) / 3
+    ),
+    "celu-another-bound": lambda x: torch.where(x > 0.5, x, torch.expm1(x)),
+    "mish-of-another": lambda x: x * torch.tanh(functional.softplus(x + 1)),
 }
 
 
@@ -325,7 +338,9 @@ NEAR_MISSES: dict[str, Callable[[Tensor], Tensor]] = {
 def test_what_only_looks_like_one_stays(name: str) -> None:
     module = Graph(lambda x: OUT.quantize(NEAR_MISSES[name](IN.dequantize(x))))
     for gm in both(module, CODES):
-        assert not {"silu.default", "hardswish.default"} & set(fused_names(gm))
+        assert not {
+            f"{n}.default" for n in ("silu", "hardswish", "softplus", "celu", "mish")
+        } & set(fused_names(gm))
         assert torch.equal(result_of(gm, (CODES,)), module(CODES))
 
 

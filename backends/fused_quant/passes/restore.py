@@ -9,12 +9,20 @@ from torch.fx import GraphModule, Node
 
 from fused_quant import graph
 from fused_quant.passes.restore_activations import restore_activations
+from fused_quant.passes.restore_branches import restore_branches
 from fused_quant.passes.restore_matmul import restore_matmul
 from fused_quant.passes.restore_moves import restore_moves
 from fused_quant.passes.restore_scalars import restore_scalars
 from fused_quant.passes.restore_square import restore_square
 
-_REWRITES = (restore_moves, restore_activations, restore_matmul, restore_square, restore_scalars)
+_REWRITES = (
+    restore_moves,
+    restore_branches,
+    restore_activations,
+    restore_matmul,
+    restore_square,
+    restore_scalars,
+)
 
 
 def restore(gm: GraphModule, owned: Callable[[Node], bool] | None = None) -> None:
