@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from firmware.boards import BOARDS, find_board
 from firmware.cases import Case, write_cases
 from firmware.emulator import Log, run_image
 from firmware.model_info import ModelInfo, read_model, write_files
@@ -39,16 +40,12 @@ __all__ = [
     "build_image",
     "build_runner",
     "run",
+    "run_case_file",
     "run_cases",
     "section_sizes",
 ]
 
 _ROOT = Path(__file__).resolve().parent.parent
-# Board names are QEMU machine names.
-BOARDS = {
-    "mps2-an385": "Cortex-M3",
-    "mps2-an386": "Cortex-M4 with FPU",
-}
 _FLASH_SECTIONS = (".text", ".rodata", ".fq_model", ".data")
 _RAM_SECTIONS = (
     ".data",
@@ -156,11 +153,6 @@ class CaseResult:
         return int(self.report["instructions"])
 
 
-def _check_board(board: str) -> None:
-    if board not in BOARDS:
-        raise BoardError(f"no board named {board!r}; there are {', '.join(BOARDS)}")
-
-
 def default_build_dir(board: str) -> Path:
     """Where images are built unless said otherwise: build/firmware/<board>.
 
@@ -179,10 +171,11 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def section_sizes(elf: Path) -> dict[str, int]:
+def section_sizes(board: str, elf: Path) -> dict[str, int]:
     """Bytes of every section of an image, by name."""
     sizes = {}
-    for line in run_tool([find_tool("arm-none-eabi-size"), "-A", elf]).splitlines():
+    size = find_tool(f"{find_board(board).tools}size")
+    for line in run_tool([size, "-A", elf]).splitlines():
         words = line.split()
         if len(words) == 3 and words[0].startswith("."):
             sizes[words[0]] = int(words[1])
@@ -192,11 +185,12 @@ def section_sizes(elf: Path) -> dict[str, int]:
 def _configure_and_build(
     board: str, build_dir: Path, target: str, options: dict[str, str], build_type: str
 ) -> None:
-    find_tool("arm-none-eabi-g++")
+    find_tool(f"{find_board(board).tools}g++")
     definitions = {
-        "CMAKE_TOOLCHAIN_FILE": str(_ROOT / "firmware" / f"toolchain-{board}.cmake"),
+        "CMAKE_TOOLCHAIN_FILE": str(_ROOT / "firmware" / "boards" / f"{board}.cmake"),
         "CMAKE_MAKE_PROGRAM": find_tool("ninja"),
         "CMAKE_BUILD_TYPE": build_type,
+        "FUSED_QUANT_PRECOMPILE": "ON",
         "Python3_EXECUTABLE": sys.executable,
         **options,
     }
@@ -228,14 +222,14 @@ def build_image(
     build_type: str = "Release",
 ) -> Image:
     """Build `fq_tester` or `fq_fault`."""
-    _check_board(board)
+    find_board(board)
     folder = Path(build_dir or default_build_dir(board))
     options = {"FQ_STACK_BYTES": str(stack_bytes)}
     kept = folder / "images" / f"{target}-{stack_bytes}-{build_type}"
     with _locked(folder):
         _configure_and_build(board, folder, target, options, build_type)
         elf = _keep(folder / "firmware" / f"{target}.elf", kept)
-    return Image(board, elf, section_sizes(elf))
+    return Image(board, elf, section_sizes(board, elf))
 
 
 def build_runner(
@@ -252,7 +246,7 @@ def build_runner(
     share a build directory and stay valid. BoardError if there is no such method or it is not fully
     delegated to fused_quant.
     """
-    _check_board(board)
+    find_board(board)
     pte = Path(pte_path).resolve()
     if not pte.is_file():
         raise BoardError(f"no such file: {pte}")
@@ -273,7 +267,7 @@ def build_runner(
         write_files(info, kept)
         _configure_and_build(board, folder, "fq_runner", options, build_type)
         elf = _keep(folder / "firmware" / "fq_runner.elf", kept)
-    return Image(board, elf, section_sizes(elf), info)
+    return Image(board, elf, section_sizes(board, elf), info)
 
 
 def _pack_inputs(info: ModelInfo, inputs: Sequence[Arrays]) -> bytes:
@@ -346,18 +340,37 @@ def run(
     )
 
 
-def _case_results(cases: Sequence[Case], log: Log) -> list[CaseResult]:
-    reports: list[dict[str, str]] = [{} for _ in cases]
+def _case_results(names: Sequence[str], log: Log) -> list[CaseResult]:
+    reports: list[dict[str, str]] = [{} for _ in names]
     for line in log.lines:
         if "case" in line:
             reports[int(line["case"])].update(line)
-    missing = [case.name for case, report in zip(cases, reports, strict=True) if not report]
+    missing = [name for name, report in zip(names, reports, strict=True) if not report]
     if missing or any("passed" not in report for report in reports):
         raise BoardError(f"fq_tester did not finish all cases (no report: {missing}):\n{log.text}")
     return [
-        CaseResult(case.name, report["passed"] == "1", report)
-        for case, report in zip(cases, reports, strict=True)
+        CaseResult(name, report["passed"] == "1", report)
+        for name, report in zip(names, reports, strict=True)
     ]
+
+
+def run_case_file(
+    board: str,
+    cases: Path,
+    names: Sequence[str],
+    build_dir: Path | str | None = None,
+    timeout_s: float = 600.0,
+) -> list[CaseResult]:
+    """`run_cases` of a file that `write_cases` has written; `names` are the cases' in order."""
+    image = build_image(board, "fq_tester", build_dir)
+    with tempfile.TemporaryDirectory(prefix="fq_cases_") as name:
+        folder = Path(name)
+        (folder / "cases.bin").symlink_to(cases.resolve())
+        log = run_image(board, image.elf, folder, (), timeout_s)
+    results = _case_results(names, log)
+    if (log.verdict == "ok") != all(result.passed for result in results):
+        raise BoardError(f"fq_tester's verdict and its cases disagree:\n{log.text}")
+    return results
 
 
 def run_cases(
@@ -370,12 +383,7 @@ def run_cases(
 
     Returns one result per case; a difference is a result, a run without a good end a BoardError.
     """
-    image = build_image(board, "fq_tester", build_dir)
     with tempfile.TemporaryDirectory(prefix="fq_cases_") as name:
-        folder = Path(name)
-        write_cases(folder / "cases.bin", cases)
-        log = run_image(image.board, image.elf, folder, (), timeout_s)
-    results = _case_results(cases, log)
-    if (log.verdict == "ok") != all(result.passed for result in results):
-        raise BoardError(f"fq_tester's verdict and its cases disagree:\n{log.text}")
-    return results
+        path = Path(name) / "cases.bin"
+        write_cases(path, cases)
+        return run_case_file(board, path, [case.name for case in cases], build_dir, timeout_s)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-MAGIC = b"FQC1"
+MAGIC = b"FQC2"
 
 
 @dataclasses.dataclass
@@ -21,7 +21,9 @@ class Case:
 
     Arrays are in *stored* order, one per delegate input and output. With `expected_code` other than
     0 (fused_quant::Code) making the plan must fail with it, and `outputs` says nothing.
-    `payload_shift` and `arena_shift` move the blocks off their 16-byte alignment.
+    `payload_shift` and `arena_shift` move the blocks off their 16-byte alignment. With `is_program`
+    the payload is a whole .pte, and arrays are the program's (one output). `isa` asks for an
+    instruction set by its number in runtime/isa.h; 0 leaves the choice to the runtime.
     """
 
     name: str
@@ -31,19 +33,23 @@ class Case:
     expected_code: int = 0
     payload_shift: int = 0
     arena_shift: int = 0
+    is_program: bool = False
+    isa: int = 0
 
 
 def pack_case(case: Case) -> bytes:
     """The bytes of one case; the layout is described in src/tester.cpp."""
     blocks = [np.ascontiguousarray(array).tobytes() for array in (*case.inputs, *case.outputs)]
     header = struct.pack(
-        "<6I",
+        "<8I",
         len(case.payload),
         case.payload_shift,
         case.arena_shift,
         case.expected_code,
         len(case.inputs),
         len(case.outputs),
+        int(case.is_program),
+        case.isa,
     )
     sizes = struct.pack(f"<{len(blocks)}I", *map(len, blocks))
     return b"".join([header, sizes, case.payload, *blocks])

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from firmware.tools import BoardError, find_tool
+from firmware.boards import find_board
+from firmware.tools import BoardError
 
 _PREFIX = "FQ "
 
@@ -53,19 +54,8 @@ def parse_line(text: str) -> dict[str, str] | None:
     return fields
 
 
-def _command(machine: str, elf: Path, arguments: Sequence[str]) -> list[str]:
-    semihosting = ",".join(["enable=on", "target=native", *(f"arg={word}" for word in arguments)])
-    # 128 ns per instruction, whatever the host does: instruction counts are exact.
-    return [
-        find_tool("qemu-system-arm"),
-        *("-machine", machine, "-icount", "shift=7"),
-        *("-display", "none", "-serial", "none", "-monitor", "none"),
-        *("-semihosting-config", semihosting, "-kernel", str(elf.resolve())),
-    ]
-
-
 def run_image(
-    machine: str,
+    board: str,
     elf: Path,
     folder: Path,
     arguments: Sequence[str] = (),
@@ -78,7 +68,7 @@ def run_image(
     BoardError with the whole log for anything else: a fault, no verdict, the time limit, or an exit
     code that contradicts the verdict. `on_line` sees every report line as it comes.
     """
-    command = _command(machine, elf, arguments)
+    command = find_board(board).command(str(elf.resolve()), arguments)
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -121,4 +111,4 @@ def run_image(
         problem = f"verdict '{log.verdict}', exit code {code}"
     else:
         return log
-    raise BoardError(f"{elf.name} on {machine}: {problem}; command {command}; log:\n{log.text}")
+    raise BoardError(f"{elf.name} on {board}: {problem}; command {command}; log:\n{log.text}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 _PACKAGES = {
@@ -15,6 +15,14 @@ _PACKAGES = {
     "arm-none-eabi-size": "the Debian package binutils-arm-none-eabi",
     "arm-none-eabi-nm": "the Debian package binutils-arm-none-eabi",
     "qemu-system-arm": "the Debian package qemu-system-arm",
+    "xtensa-lx106-elf-g++": "the Debian packages gcc-xtensa-lx106 picolibc-xtensa-lx106-elf",
+    "xtensa-lx106-elf-size": "the Debian package binutils-xtensa-lx106",
+    "xtensa-lx106-elf-nm": "the Debian package binutils-xtensa-lx106",
+    "qemu-system-xtensa": "the Debian package qemu-system-misc",
+    "aarch64-linux-gnu-g++": "the Debian package g++-aarch64-linux-gnu",
+    "aarch64-linux-gnu-size": "the Debian package binutils-aarch64-linux-gnu",
+    "aarch64-linux-gnu-nm": "the Debian package binutils-aarch64-linux-gnu",
+    "qemu-aarch64": "the Debian package qemu-user",
     "cmake": "the Python package cmake (3.28 or later)",
     "ninja": "the Python package ninja",
 }
@@ -33,10 +41,10 @@ def find_tool(name: str) -> str:
     return found
 
 
-def missing_tools() -> list[str]:
-    """What keeps firmware from being built and run here, as sentences; empty if nothing does."""
+def missing_tools(names: Iterable[str] = tuple(_PACKAGES)) -> list[str]:
+    """Which of these programs are not installed, as sentences; empty if all are."""
     problems = []
-    for name in _PACKAGES:
+    for name in names:
         try:
             find_tool(name)
         except BoardError as error:

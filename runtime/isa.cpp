@@ -4,20 +4,37 @@
 
 #include <cstddef>
 
+#ifdef FUSED_QUANT_XTENSA_HIFI
+#include "kernels/hifi/hifi.h"
+#endif
+
 namespace fused_quant {
 namespace {
 
 bool always() { return true; }
 
+#ifdef FUSED_QUANT_XTENSA_HIFI
+bool has_hifi_kernels() { return true; }
+bool has_hifi_core() { return FUSED_QUANT_REAL_HIFI != 0; }
+#else
+bool has_hifi_kernels() { return false; }
+bool has_hifi_core() { return false; }
+#endif
+
+enum class Architecture : uint8_t { any, xtensa };
+
 struct IsaEntry {
   const char* name;
   Isa isa;
+  Architecture architecture;
   bool (*available)();
+  bool (*automatic)();  // whether it is a candidate when none is asked for
 };
 
 // In the order of the enumerators, so that the enumerator is the index.
 constexpr IsaEntry kIsaEntries[] = {
-    {"scalar", Isa::scalar, always},
+    {"scalar", Isa::scalar, Architecture::any, always, always},
+    {"xtensa_hifi", Isa::xtensa_hifi, Architecture::xtensa, has_hifi_kernels, has_hifi_core},
 };
 constexpr size_t kIsaCount = sizeof(kIsaEntries) / sizeof(kIsaEntries[0]);
 
@@ -41,10 +58,17 @@ bool isa_available(Isa isa) {
   return index < kIsaCount && kIsaEntries[index].available();
 }
 
+bool isa_allows(Isa requested, Isa isa) {
+  const auto architecture = [](Isa one) {
+    return kIsaEntries[static_cast<size_t>(one)].architecture;
+  };
+  return isa == Isa::scalar || (isa <= requested && architecture(isa) == architecture(requested));
+}
+
 Status select_isa(const char* request, Isa* isa) {
   if (request == nullptr || *request == '\0') {
     for (size_t i = kIsaCount; i > 0; --i) {
-      if (kIsaEntries[i - 1].available()) {
+      if (kIsaEntries[i - 1].available() && kIsaEntries[i - 1].automatic()) {
         *isa = kIsaEntries[i - 1].isa;
         return Status();
       }

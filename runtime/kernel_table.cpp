@@ -29,7 +29,7 @@ const Kernel& kernel_at(uint32_t index) { return kKernels[index]; }
 
 const Kernel* find_kernel(schema::OpCode opcode, schema::DType dtype, Isa isa) {
   for (const Kernel& kernel : kKernels) {
-    if (kernel.opcode == opcode && kernel.dtype == dtype && kernel.isa <= isa &&
+    if (kernel.opcode == opcode && kernel.dtype == dtype && isa_allows(isa, kernel.isa) &&
         isa_available(kernel.isa)) {
       return &kernel;
     }

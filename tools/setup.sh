@@ -10,7 +10,12 @@ readonly CONSTRAINTS="$ROOT/tools/constraints.txt"
 
 readonly PACKAGES_RUN=(g++ gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm)
 # alsa-utils: its recordings of a voice are inputs of a keyword spotting model (examples/mlperf_tiny).
-readonly PACKAGES_TEST=(alsa-utils clang-format-14 libgtest-dev)
+# The compilers and emulators: of the boards that are not Arm microcontrollers.
+readonly PACKAGES_TEST=(
+  alsa-utils clang-format-14 libgtest-dev
+  gcc-xtensa-lx106 picolibc-xtensa-lx106-elf qemu-system-misc
+  g++-aarch64-linux-gnu qemu-user
+)
 
 say() { printf '\n== %s\n' "$*"; }
 

@@ -6,10 +6,12 @@ package registry, so these stand in for them:
 
 * ResNet-8: real photographs. Square crops of scikit-image's sample photos, resized to 32x32. The
   photos for calibration and for tests are different ones.
+* MobileNetV1: the same photographs, at 96x96.
 * DS-CNN: recordings of a voice ("front left", "rear right", ...) and of noise, from Debian's
   `alsa-utils`, when that package is installed; the recordings for calibration and for tests are
   different ones. Otherwise speech-like sound, synthesised. Either becomes a log-mel spectrogram
   like the one the model was trained on (see `spectrogram`).
+* Autoencoder: such spectrograms, flattened. (The model was made for log-mel frames of machines.)
 
 There are no labels to measure accuracy with; what the inputs are for is to exercise the models
 with activations of the usual statistics.
@@ -34,6 +36,8 @@ TEST_RECORDINGS = ("Rear_Center", "Rear_Left", "Rear_Right", "Side_Right")
 CALIBRATION_PHOTOS = ("astronaut", "coffee", "stereo_motorcycle")
 TEST_PHOTOS = ("chelsea", "rocket")
 
+PHOTO_SIZES = {"resnet8": 32, "mobilenet_v1": 96}  # pixels a side
+
 SAMPLE_RATE = 16_000
 WINDOW = 480
 HOP = 320
@@ -53,7 +57,9 @@ def _photo(name: str) -> FloatArray:
     return np.asarray(image, np.float64)
 
 
-def _crop(rng: np.random.Generator, names: tuple[str, ...], rank: int) -> torch.Tensor:
+def _crop(
+    rng: np.random.Generator, names: tuple[str, ...], rank: int, pixels_a_side: int
+) -> torch.Tensor:
     from skimage.transform import resize
 
     photo = _photo(names[rank % len(names)])
@@ -61,7 +67,9 @@ def _crop(rng: np.random.Generator, names: tuple[str, ...], rank: int) -> torch.
     side = int(rng.integers(96, min(height, width) + 1))
     top = int(rng.integers(0, height - side + 1))
     left = int(rng.integers(0, width - side + 1))
-    crop = resize(photo[top : top + side, left : left + side], (32, 32), anti_aliasing=True)
+    crop = resize(
+        photo[top : top + side, left : left + side], (pixels_a_side,) * 2, anti_aliasing=True
+    )
     if rng.integers(2):
         crop = crop[:, ::-1]
     pixels = np.clip(np.rint(crop), 0, 255)
@@ -161,21 +169,32 @@ def _words(rng: np.random.Generator, names: tuple[str, ...], rank: int) -> torch
     return torch.from_numpy(spectrogram(sound).astype(np.float32))[None, None]
 
 
+def _frames(rng: np.random.Generator, names: tuple[str, ...], rank: int) -> torch.Tensor:
+    """640 values around zero: the features of a sound, and from their start again."""
+    word = _words(rng, names, rank)[0, 0] / 128 - 1
+    flat = word.flatten()
+    return torch.cat([flat, flat])[None, :640]
+
+
 def _inputs(name: str, n: int, test: bool, trained: bool) -> list[torch.Tensor]:
     rng = np.random.default_rng(2 if test else 1)
-    if name == "resnet8":
+    if name in PHOTO_SIZES:
         photos = TEST_PHOTOS if test else CALIBRATION_PHOTOS
-        return [_crop(rng, photos, i) for i in range(n)]
+        return [_crop(rng, photos, i, PHOTO_SIZES[name]) for i in range(n)]
+    if name == "autoencoder":
+        return [
+            _frames(rng, TEST_RECORDINGS if test else CALIBRATION_RECORDINGS, i) for i in range(n)
+        ]
     if name == "ds_cnn":
         recordings = TEST_RECORDINGS if test else CALIBRATION_RECORDINGS
         words = [_words(rng, recordings, i) for i in range(n)]
         # The executorch wheel's definition reads one frame less, of values around zero.
         return words if trained else [word[:, :, 1:] / 128 - 1 for word in words]
-    raise ValueError(f"there is no model {name!r}, only 'resnet8' and 'ds_cnn'")
+    raise ValueError(f"there are no inputs of a model {name!r}")
 
 
 def calibration_inputs(name: str, n: int, trained: bool = True) -> list[torch.Tensor]:
-    """`n` float32 inputs of batch 1 to calibrate "resnet8" or "ds_cnn" with.
+    """`n` float32 inputs of batch 1 to calibrate a model of `LOADERS` with.
 
     `trained` says which variant of the model they are for; only DS-CNN's differ in shape.
     """

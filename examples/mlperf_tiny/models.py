@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""ResNet-8 and DS-CNN of MLPerf Tiny in PyTorch, with trained weights or with seeded random ones.
+"""The models of MLPerf Tiny in PyTorch.
+
+ResNet-8 and DS-CNN have trained weights or seeded random ones, MobileNetV1 and the autoencoder
+seeded random ones.
 
 The trained modules are defined here, since their structure differs from the definitions in the
 executorch wheel (`executorch.examples.models.mlperf_tiny`), which serve for the random ones:
@@ -19,11 +22,13 @@ true for 90.8 % and 99.2 % of all, 98.7 % and 100 % of the confident ones.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 from torch.nn import functional
 
-from examples.mlperf_tiny.weights import Weights, keras_weights
+from examples.mlperf_tiny.weights import Weights, WeightsUnavailableError, keras_weights
 
 EPSILON = 1e-3
 SEED = 0
@@ -229,3 +234,37 @@ def load_ds_cnn(trained: bool = True) -> nn.Module:
 
     torch.manual_seed(SEED)
     return _settle(DSCNNKWSModel().get_eager_model(), (1, 49, 10))
+
+
+def load_mobilenet_v1(trained: bool = False) -> nn.Module:
+    """MobileNetV1 (width 0.25, Visual Wake Words): the wheel's definition with seeded weights.
+
+    Reads float32 [n, 3, 96, 96] in [-1, 1), gives logits [n, 2]. There are no trained weights.
+    """
+    if trained:
+        raise WeightsUnavailableError("mobilenet_v1 has seeded weights only")
+    from executorch.examples.models.mlperf_tiny.mobilenet_v1_025 import MobileNetV1025Model
+
+    torch.manual_seed(SEED)
+    return _settle(MobileNetV1025Model().get_eager_model(), (3, 96, 96))
+
+
+def load_autoencoder(trained: bool = False) -> nn.Module:
+    """The autoencoder of anomaly detection: the wheel's definition with seeded weights.
+
+    Reads float32 [n, 640] in [-1, 1] and gives its reconstruction. There are no trained weights.
+    """
+    if trained:
+        raise WeightsUnavailableError("autoencoder has seeded weights only")
+    from executorch.examples.models.mlperf_tiny.deep_autoencoder import DeepAutoEncoderModel
+
+    torch.manual_seed(SEED)
+    return _settle(DeepAutoEncoderModel().get_eager_model(), (640,))
+
+
+LOADERS: dict[str, Callable[[bool], nn.Module]] = {
+    "resnet8": load_resnet8,
+    "ds_cnn": load_ds_cnn,
+    "mobilenet_v1": load_mobilenet_v1,
+    "autoencoder": load_autoencoder,
+}

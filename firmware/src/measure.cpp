@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "measure.h"
 
-#include "board.h"
+#include "machine.h"
 #include "stack_pattern.h"
 
 extern "C" {
@@ -12,23 +12,25 @@ extern uint32_t fq_stack_top[];
 namespace fused_quant::firmware {
 namespace {
 
-uint32_t ticks() { return *reinterpret_cast<volatile const uint32_t*>(kCounterAddress); }
+// QEMU runs with -icount shift=7: an instruction takes 2^7 ns of emulated time.
+constexpr uint32_t kNanosecondsPerInstruction = 128;
 
 }  // namespace
 
 // start() and elapsed() are not inlined, so that every measurement has the same instructions around
 // the measured code.
 InstructionCounter::InstructionCounter() {
+  start_counter();
   start();
   overhead_ = elapsed();
 }
 
-__attribute__((noinline)) void InstructionCounter::start() { start_ = ticks(); }
+__attribute__((noinline)) void InstructionCounter::start() { start_ = read_counter(); }
 
 // Exact after rounding: the two readings err by less than one tick together, and an instruction is
-// 3.2 ticks on MPS2.
+// at least two ticks.
 __attribute__((noinline)) uint32_t InstructionCounter::elapsed() {
-  const uint32_t passed = ticks() - start_;
+  const uint32_t passed = (read_counter() - start_) & kCounterMask;
   constexpr uint64_t kScale = uint64_t{kNanosecondsPerInstruction} * kCounterMHz;
   static_assert(kScale >= 2000, "a tick must be at most half an instruction");
   return static_cast<uint32_t>((uint64_t{passed} * 1000 + kScale / 2) / kScale);
@@ -37,8 +39,7 @@ __attribute__((noinline)) uint32_t InstructionCounter::elapsed() {
 uint32_t InstructionCounter::stop() { return elapsed() - overhead_; }
 
 void repaint_stack() {
-  uint32_t* limit;
-  asm volatile("mov %0, sp" : "=r"(limit));
+  const uint32_t* limit = stack_pointer();
   // This function calls nothing, so all below its stack pointer is free.
   for (volatile uint32_t* word = fq_stack_bottom; word < limit; ++word) {
     *word = FQ_STACK_PATTERN;

@@ -9,7 +9,8 @@
 namespace fused_quant::firmware {
 
 // Counts the instructions between start() and stop(), in emulated time, which QEMU advances by a
-// fixed amount per instruction. One measurement may span 2^32 ticks: on MPS2 1.3e9 instructions.
+// fixed amount per instruction. One measurement may span all values of the board's counter: on MPS2
+// 1.3e9 instructions, on microbit 8.1e6. On aarch64-linux, which has no such clock, counts are 0.
 class InstructionCounter {
  public:
   // Measures what start() and stop() themselves cost, to be subtracted.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Arm semihosting: console, host files, command line and exit through the debugger (here QEMU).
-// "Semihosting for AArch32 and AArch64", Arm IHI 0070.
+// Console, files of the host, command line and exit, through the emulator. Arm boards use the calls
+// of "Semihosting for AArch32 and AArch64" (Arm IHI 0070), Xtensa the SIMCALL instruction, Linux
+// its system calls.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +15,20 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitFault = 3;
 
-// Writes to the console (QEMU: standard error).
+// Writes to the console: standard output or standard error of the emulator.
 void write_console(const char* text);
 
 // Copies the command line, arguments separated by blanks; false if it does not fit.
 bool command_line(char* buffer, size_t size);
 
 // The decimal number `text` starts with; 0 if none.
-uint32_t parse_number(const char* text);
+inline uint32_t parse_number(const char* text) {
+  uint32_t value = 0;
+  for (; *text >= '0' && *text <= '9'; ++text) {
+    value = value * 10 + static_cast<uint32_t>(*text - '0');
+  }
+  return value;
+}
 
 [[noreturn]] void exit_image(int code);
 
@@ -35,8 +42,6 @@ class HostFile {
   HostFile& operator=(const HostFile&) = delete;
 
   bool is_open() const { return handle_ >= 0; }
-  // Size in bytes, or -1.
-  int64_t size() const;
   // True if all bytes were moved.
   bool read(void* data, size_t size);
   bool write(const void* data, size_t size);

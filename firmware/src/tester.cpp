@@ -2,8 +2,9 @@
 //
 // fq_tester: runs the cases of the host file cases.bin on the target and compares bits there.
 // firmware/cases.py writes the file. Little-endian, no padding:
-//   file  "FQC1", u32 number of cases, cases
+//   file  "FQC2", u32 number of cases, cases
 //   case  CaseHeader, u32 size of every input and output, payload, inputs, expected outputs
+// A whole .pte may stand in place of a payload; operands are then the program's.
 // A case passes if creating the plan gives the expected code and, for kOk, two executions on
 // differently poisoned memory both give the expected outputs and write nothing beyond them.
 #include <cstdint>
@@ -12,13 +13,14 @@
 #include "core_report.h"
 #include "measure.h"
 #include "plan.h"
+#include "pte/program_reader.h"
 #include "report.h"
 #include "semihosting.h"
 
 namespace fused_quant::firmware {
 namespace {
 
-constexpr uint32_t kMagic = 0x31435146;  // "FQC1"
+constexpr uint32_t kMagic = 0x32435146;  // "FQC2"
 constexpr uint32_t kMaxOperands = 32;    // inputs and outputs of one case
 constexpr size_t kGuardBytes = 16;
 constexpr uint8_t kGuard = 0xB7;
@@ -30,6 +32,8 @@ struct CaseHeader {
   uint32_t expected_code;  // fused_quant::Code of memory_needs or Plan::create
   uint32_t num_inputs;
   uint32_t num_outputs;
+  uint32_t is_program;  // 1 = the payload is a .pte whose method "forward" is to run
+  uint32_t isa;         // instruction set to ask for: an Isa, 0 = the best there is
 };
 
 alignas(16) uint8_t pool[FQ_TESTER_POOL_BYTES];
@@ -54,6 +58,7 @@ class Pool {
 
 struct Case {
   CaseHeader header;
+  Options options;
   uint32_t sizes[kMaxOperands];
   const uint8_t* payload;
   const void* inputs[kMaxOperands];
@@ -99,6 +104,36 @@ bool read_case(uint32_t index, HostFile& file, Pool& memory, Case* out) {
     }
   }
   return complete || broken(index, "case does not fit in the pool, or cases.bin is too short");
+}
+
+// Replaces a .pte by its payload, and the program's operands by the delegate's.
+bool open_program(uint32_t index, Case* current) {
+  static pte::ProgramReader program;
+  CaseHeader& header = current->header;
+  const Status status =
+      pte::ProgramReader::open(current->payload, header.payload_size, &program, "forward");
+  if (!status.ok()) {
+    report_status(status);
+    return broken(index, "not a program");
+  }
+  if (program.num_inputs() != header.num_inputs || program.num_outputs() != header.num_outputs ||
+      program.num_delegate_inputs() > kMaxOperands || program.num_delegate_outputs() > 1 ||
+      header.num_outputs > 1) {
+    return broken(index, "inputs or outputs differ from the program's");
+  }
+  const Case given = *current;
+  for (uint32_t i = 0; i < program.num_delegate_inputs(); ++i) {
+    current->inputs[i] = given.inputs[program.delegate_input(i)];
+    current->sizes[i] = given.sizes[program.delegate_input(i)];
+  }
+  for (uint32_t i = 0; i < header.num_outputs; ++i) {
+    current->sizes[program.num_delegate_inputs() + i] = given.sizes[given.header.num_inputs + i];
+  }
+  current->header.num_inputs = program.num_delegate_inputs();
+  current->payload = static_cast<const uint8_t*>(program.payload());
+  current->header.payload_size = static_cast<uint32_t>(program.payload_size());
+  current->options.constants = program.constants();
+  return true;
 }
 
 bool sizes_match(const Case& current, const Plan& plan) {
@@ -184,7 +219,8 @@ bool expect_status(uint32_t index, const Case& current, const Status& status) {
 
 bool run_case(uint32_t index, const Case& current, Pool& memory) {
   MemoryNeeds needs;
-  Status status = memory_needs(current.payload, current.header.payload_size, &needs);
+  Status status =
+      memory_needs(current.payload, current.header.payload_size, &needs, current.options);
   if (!status.ok()) {
     return expect_status(index, current, status);
   }
@@ -195,7 +231,7 @@ bool run_case(uint32_t index, const Case& current, Pool& memory) {
   }
   Plan* plan = nullptr;
   status = Plan::create(current.payload, current.header.payload_size, persistent,
-                        needs.persistent_bytes, arena, needs.arena_bytes, &plan);
+                        needs.persistent_bytes, arena, needs.arena_bytes, &plan, current.options);
   if (!status.ok() || current.header.expected_code != 0) {
     return expect_status(index, current, status);
   }
@@ -233,7 +269,12 @@ bool run() {
     if (!read_case(index, file, memory, &current)) {
       break;  // the place of the next case is unknown
     }
-    const bool ok = run_case(index, current, memory);
+    current.options = Options();
+    if (current.header.isa != 0) {
+      current.options.isa = isa_name(static_cast<Isa>(current.header.isa));
+    }
+    const bool opened = current.header.is_program == 0 || open_program(index, &current);
+    const bool ok = opened && run_case(index, current, memory);
     Line().add("case", index).add("passed", ok);
     passed += ok ? 1 : 0;
   }

@@ -36,6 +36,18 @@ TEST(Isa, UnknownRequestIsAnError) {
   EXPECT_FALSE(isa_available(static_cast<Isa>(99)));
 }
 
+TEST(Isa, HifiRunsWhenAskedForAndOnlyThen) {
+  Isa isa = Isa::scalar;
+  ASSERT_TRUE(select_isa("xtensa_hifi", &isa).ok());
+  EXPECT_EQ(isa, Isa::xtensa_hifi);
+  EXPECT_STREQ(isa_name(isa), "xtensa_hifi");
+  ASSERT_TRUE(select_isa(nullptr, &isa).ok());
+  EXPECT_NE(isa, Isa::xtensa_hifi);
+  EXPECT_TRUE(isa_allows(Isa::xtensa_hifi, Isa::scalar));
+  EXPECT_TRUE(isa_allows(Isa::xtensa_hifi, Isa::xtensa_hifi));
+  EXPECT_FALSE(isa_allows(Isa::scalar, Isa::xtensa_hifi));
+}
+
 TEST(KernelTable, EveryOperatorHasAScalarKernel) {
   for (uint16_t op = schema::OpCode_MIN; op <= schema::OpCode_MAX; ++op) {
     const auto opcode = static_cast<schema::OpCode>(op);

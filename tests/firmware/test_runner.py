@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from firmware.board import BoardError, Image, build_image, build_runner, run, section_sizes
+from firmware.board import BOARDS, BoardError, Image, build_image, build_runner, run, section_sizes
 from firmware.tools import find_tool, run_tool
 from fused_quant import native
 from fused_quant import schema_generated as schema
 from fused_quant.lowered import LoweredProgram, LoweredTensor, Storage, StoredQParams
 from fused_quant.memory_plan import plan_memory
 from fused_quant.payload import serialize
+from tests.firmware.conftest import require
 from tests.firmware.pte_files import BACKEND_ID, Plan, call, make_pte, pte_of, tensor, value_of
 from tests.python.payload_samples import SAMPLES, Chain, dot_params
 
@@ -100,6 +101,30 @@ def flatten_linear() -> LoweredProgram:
     chain.op("dequantize", schema.CastParamsT(**cast), (2, 4), last=True, dtype="f32")
     plan_memory(chain.program)
     return chain.program
+
+
+def tiny_net() -> LoweredProgram:
+    """Conv 3x3 of 8x8 pixels, max pool, linear: what 16 KB of RAM hold with ease."""
+    chain = Chain((1, 8, 8, 1))
+    weight, bias = chain.weight((6, 3, 3, 1), 6, 0)
+    params = dot_params(6)
+    params.kernelH = params.kernelW = 3
+    chain.op("conv2d", params, (1, 6, 6, 6), weight, bias)
+    weight, bias = chain.weight((4, 216), 4, 0)
+    chain.op("linear", dot_params(4), (1, 4), weight, bias, last=True)
+    plan_memory(chain.program)
+    return chain.program
+
+
+@pytest.mark.parametrize("name", [name for name, one in BOARDS.items() if one.is_bare_metal])
+def test_tiny_net_on_every_bare_board(name: str, tmp_path: Path) -> None:
+    """The runner on all of them; the smallest has 16 KB of RAM and 256 KB of flash."""
+    image, result = check_against_host(require(name), tmp_path, tiny_net())
+    assert image.flash_bytes < 262_144
+    assert image.ram_bytes < 8192
+    # 3,780 multiply-accumulates take at least one instruction each.
+    assert 3_780 < result.instructions < 1_000_000
+    assert 0 < result.stack_bytes <= 1024
 
 
 @pytest.mark.parametrize("make", [flatten_linear, SAMPLES["add"]], ids=["linear", "add"])
@@ -301,8 +326,9 @@ def test_place_of_a_dimension_of_size_one_does_not_matter(board: str, tmp_path: 
         np.testing.assert_array_equal(run(image, [[data]]).outputs[0][0], data)
 
 
-def test_cmake_alone(board: str, tmp_path: Path) -> None:
+def test_cmake_alone(tmp_path: Path) -> None:
     """The commands of docs/firmware.md, built for size."""
+    board = require("mps2-an386")
     program = SAMPLES["linear"]()
     pte = tmp_path / "model.pte"
     pte.write_bytes(pte_of(program))
@@ -316,7 +342,7 @@ def test_cmake_alone(board: str, tmp_path: Path) -> None:
     run_tool([cmake, "--build", folder, "--target", "fq_runner"])
     fast = build(board, tmp_path, pte_of(program))
     elf = folder / "firmware" / "fq_runner.elf"
-    small = Image(board, elf, section_sizes(elf), fast.info)
+    small = Image(board, elf, section_sizes(board, elf), fast.info)
     assert small.code_bytes < fast.code_bytes
     inputs = [random_inputs(program, 0)]
     assert run(small, inputs).outputs[0][0].tobytes() == run(fast, inputs).outputs[0][0].tobytes()

@@ -54,9 +54,8 @@ def lower(
 
 
 def _mlperf(name: str, trained: bool, count: int) -> Lowered:
-    load = {"resnet8": mlperf_tiny.load_resnet8, "ds_cnn": mlperf_tiny.load_ds_cnn}[name]
     try:
-        model = load(trained)
+        model = mlperf_tiny.LOADERS[name](trained)
     except mlperf_tiny.WeightsUnavailableError as error:
         pytest.skip(f"no trained weights: {error}")
     calibration = mlperf_tiny.calibration_inputs(name, CALIBRATION, trained)
@@ -83,11 +82,16 @@ BUILDERS: dict[str, Callable[[], Lowered]] = {
     "resnet8-random": lambda: _mlperf("resnet8", trained=False, count=2),
     "ds_cnn-trained": lambda: _mlperf("ds_cnn", trained=True, count=8),
     "ds_cnn-random": lambda: _mlperf("ds_cnn", trained=False, count=2),
+    "mobilenet_v1-random": lambda: _mlperf("mobilenet_v1", trained=False, count=2),
+    "autoencoder-random": lambda: _mlperf("autoencoder", trained=False, count=4),
 }
+# All four with random weights: what the boards run.
+MLPERF_TINY = tuple(name for name in BUILDERS if name.endswith("-random"))
 
 
 @functools.cache
-def _built(name: str) -> Lowered:
+def built(name: str) -> Lowered:
+    """The model of that name, made once."""
     torch.set_num_threads(1)
     return BUILDERS[name]()
 
@@ -95,7 +99,7 @@ def _built(name: str) -> Lowered:
 @pytest.fixture(params=list(BUILDERS))
 def lowered(request: pytest.FixtureRequest) -> Lowered:
     """Every model, one after the other."""
-    return _built(request.param)
+    return built(request.param)
 
 
 @pytest.fixture

@@ -26,6 +26,12 @@ from tests.support.built import Array, Built
 CASES = Path(__file__).parents[1] / "cases"
 OPCODES = sorted(path.stem for path in CASES.glob("*.py") if path.stem != "__init__")
 
+# The instruction sets to ask for: those that this machine runs.
+ISAS = {
+    opcode: ["scalar"] + [isa for isa in ("xtensa_hifi",) if (opcode, isa) in capi.kernel_isas()]
+    for opcode in OPCODES
+}
+
 FE_TONEAREST, FE_DOWNWARD, FE_UPWARD, FE_TOWARDZERO = 0, 0x400, 0x800, 0xC00
 
 
@@ -50,10 +56,15 @@ def assert_same(got: Array, built: Built) -> None:
         raise AssertionError(f"differs at byte {where}: got {got}, expected {expected}")
 
 
-def run_all_ways(built: Built) -> list[str]:
-    """Run the case every way there is; returns the kernels that ran it."""
-    plan = capi.Plan(built.payload())
-    kernels = [kernel for kernel, isa in plan.kernels() if isa == "scalar"]
+def run_all_ways(built: Built, isa: str = "scalar") -> list[str]:
+    """Run the case every way there is; returns the kernels that ran it.
+
+    None where `isa` has no kernel for the case, for which the scalar one would run.
+    """
+    plan = capi.Plan(built.payload(), isa)
+    kernels = [kernel for kernel, used in plan.kernels() if used == isa]
+    if isa != "scalar" and not kernels:
+        return []
     assert len(kernels) == 1
     assert kernels[0].startswith(f"{built.opcode}_")
     ways = [(True, 0, 0x00), (False, 0, 0xFF), (True, 1, 0xA5), (False, 1, 0x5A)]
@@ -63,9 +74,9 @@ def run_all_ways(built: Built) -> list[str]:
     return kernels
 
 
-def run_through_arena(built: Built) -> None:
+def run_through_arena(built: Built, isa: str = "scalar") -> None:
     """Run with operands in the arena, twice, with different bytes in it beforehand."""
-    plan = capi.Plan(built.payload(through_arena=True))
+    plan = capi.Plan(built.payload(through_arena=True), isa)
     for fill in (0xFF, 0x00):
         assert_same(plan.execute(built.inputs, built.expected, fill=fill), built)
     plan.close()
@@ -76,9 +87,17 @@ def test_kernel_equals_numerics(
     opcode: str, parameters: dict[str, Any], through_arena: bool
 ) -> None:
     built = build(opcode, parameters)
-    run_all_ways(built)
-    if through_arena:
-        run_through_arena(built)
+    for isa in ISAS[opcode]:
+        ran = run_all_ways(built, isa)
+        if through_arena and ran:
+            run_through_arena(built, isa)
+
+
+def test_emulated_kernels_run_only_when_asked_for() -> None:
+    """No host has HiFi operations, so that the best there is does not use them."""
+    plan = capi.Plan(build("linear", {"rows": (2,), "in_c": 5, "out_c": 3}).payload(), "")
+    assert "xtensa_hifi" not in {isa for _, isa in plan.kernels()}
+    plan.close()
 
 
 def test_every_operator_has_cases() -> None:
@@ -94,8 +113,10 @@ def test_every_kernel_of_the_build_runs() -> None:
         dtypes = {parameters.get("dtype") for parameters in module.GRID}
         for dtype in dtypes:
             parameters = next(p for p in module.GRID if p.get("dtype") == dtype)
-            ran.update(run_all_ways(build(opcode, parameters)))
-    assert ran == {name for _, name in capi.kernel_table() if name.endswith("_scalar")}
+            for isa in ISAS[opcode]:
+                ran.update(run_all_ways(build(opcode, parameters), isa))
+    assert ran == {name for _, name in capi.kernel_table()}
+    assert {"conv2d_s8_xtensa_hifi", "linear_s8_xtensa_hifi"} <= ran
 
 
 @pytest.mark.parametrize("opcode", ["quantize", "dequantize"])

@@ -21,6 +21,13 @@ def kernel_table() -> list[tuple[str, str]]:
     return [(lib.fq_kernel_op(i).decode(), lib.fq_kernel_name(i).decode()) for i in range(count)]
 
 
+def kernel_isas() -> set[tuple[str, str]]:
+    """(operator, instruction set) of every line of kernels.inc."""
+    lib = library()
+    count = lib.fq_num_kernels()
+    return {(lib.fq_kernel_op(i).decode(), lib.fq_kernel_isa(i).decode()) for i in range(count)}
+
+
 class Plan:
     """A plan whose payload, persistent memory and arena end exactly at guard pages.
 

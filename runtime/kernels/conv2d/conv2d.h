@@ -26,5 +26,6 @@ struct Conv2dParams {
 // bias (s32 [out_c], optional). Output: q (s8 [batch, out_h, out_w, out_c]).
 Status prepare_conv2d(const OpContext& context, void* params, Prepared* prepared);
 void conv2d_s8_scalar(const Step& step);
+void conv2d_s8_xtensa_hifi(const Step& step);
 
 }  // namespace fused_quant

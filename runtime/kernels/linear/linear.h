@@ -27,5 +27,6 @@ struct LinearParams {
 // Output: q (s8, rows * out_c elements).
 Status prepare_linear(const OpContext& context, void* params, Prepared* prepared);
 void linear_s8_scalar(const Step& step);
+void linear_s8_xtensa_hifi(const Step& step);
 
 }  // namespace fused_quant

@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What the toolchain files of the Arm boards share; they set FQ_BOARD and FQ_CPU_FLAGS first.
-# Debian packages: gcc-arm-none-eabi libnewlib-arm-none-eabi libstdc++-arm-none-eabi-newlib.
+# What the toolchain files of boards without an operating system share.
 set(CMAKE_SYSTEM_NAME Generic)
-set(CMAKE_SYSTEM_PROCESSOR arm)
-set(CMAKE_CXX_COMPILER arm-none-eabi-g++)
-set(CMAKE_ASM_COMPILER arm-none-eabi-gcc)
 # The compiler's test program cannot be linked: start-up code and linker script are this project's.
 set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Vector table, reset and fault entry for ARMv7-M. Assembly, because nothing compiled may run before
+// Vector table, reset and fault entry, of instructions that ARMv6-M has too. Assembly, because nothing compiled may run before
 // the FPU is on and the stack is painted.
 
 #include "stack_pattern.h"
@@ -27,41 +27,54 @@ fq_vectors:
   .type fq_reset_handler, %function
   .thumb_func
 fq_reset_handler:
-#if defined(__ARM_FP)
+#if defined(__ARM_FP) || defined(__ARM_FEATURE_MVE)
   ldr r0, =0xE000ED88      // CPACR: full access to coprocessors 10 and 11; off at reset
   ldr r1, [r0]
-  orr r1, r1, #(0xF << 20)
+  ldr r2, =(0xF << 20)
+  orrs r1, r2
   str r1, [r0]
+#endif
+#if defined(__ARM_FEATURE_MVE)
+  ldr r0, =0xE000ED14      // CCR.LOB: low overhead loops
+  ldr r1, [r0]
+  ldr r2, =(1 << 19)
+  orrs r1, r2
+  str r1, [r0]
+#endif
   dsb
   isb
-#endif
   ldr r0, =fq_stack_bottom
   ldr r1, =fq_stack_top
   ldr r2, =FQ_STACK_PATTERN
 1:
+  str r2, [r0]
+  adds r0, #4
   cmp r0, r1
-  it lo
-  strlo r2, [r0], #4
   blo 1b
 
   ldr r0, =fq_data_start
   ldr r1, =fq_data_end
   ldr r2, =fq_data_load
+  b 3f
 2:
+  ldr r3, [r2]
+  str r3, [r0]
+  adds r2, #4
+  adds r0, #4
+3:
   cmp r0, r1
-  ittt lo
-  ldrlo r3, [r2], #4
-  strlo r3, [r0], #4
   blo 2b
 
   ldr r0, =fq_bss_start
   ldr r1, =fq_bss_end
   movs r2, #0
-3:
+  b 5f
+4:
+  str r2, [r0]
+  adds r0, #4
+5:
   cmp r0, r1
-  it lo
-  strlo r2, [r0], #4
-  blo 3b
+  blo 4b
 
   bl fq_protect_memory
   bl main

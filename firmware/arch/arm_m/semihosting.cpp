@@ -12,7 +12,6 @@ enum Operation : uint32_t {
   kWrite0 = 0x04,
   kWrite = 0x05,
   kRead = 0x06,
-  kFlen = 0x0C,
   kGetCommandLine = 0x15,
   kExitExtended = 0x20,
 };
@@ -39,14 +38,6 @@ bool command_line(char* buffer, size_t size) {
   return call(kGetCommandLine, block) == 0;
 }
 
-uint32_t parse_number(const char* text) {
-  uint32_t value = 0;
-  for (; *text >= '0' && *text <= '9'; ++text) {
-    value = value * 10 + static_cast<uint32_t>(*text - '0');
-  }
-  return value;
-}
-
 void exit_image(int code) {
   const uint32_t block[2] = {kApplicationExit, static_cast<uint32_t>(code)};
   for (;;) {
@@ -58,11 +49,6 @@ HostFile::HostFile(const char* path, Mode mode) {
   const uint32_t block[3] = {address(path), static_cast<uint32_t>(mode),
                              static_cast<uint32_t>(std::strlen(path))};
   handle_ = call(kOpen, block);
-}
-
-int64_t HostFile::size() const {
-  const uint32_t block[1] = {static_cast<uint32_t>(handle_)};
-  return call(kFlen, block);
 }
 
 bool HostFile::read(void* data, size_t size) {
