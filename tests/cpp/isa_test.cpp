@@ -49,8 +49,7 @@ TEST(Isa, HifiRunsWhenAskedForAndOnlyThen) {
 }
 
 TEST(KernelTable, EveryOperatorHasAScalarKernel) {
-  for (uint16_t op = schema::OpCode_MIN; op <= schema::OpCode_MAX; ++op) {
-    const auto opcode = static_cast<schema::OpCode>(op);
+  for (const schema::OpCode opcode : schema::EnumValuesOpCode()) {
     const Kernel* kernel = find_kernel(opcode, schema::DType_s8, Isa::scalar);
     ASSERT_NE(kernel, nullptr) << schema::EnumNameOpCode(opcode);
     EXPECT_EQ(kernel->opcode, opcode);
