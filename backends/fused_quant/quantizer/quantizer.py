@@ -15,6 +15,7 @@ from fused_quant.ops import registry
 from fused_quant.passes.fold_batch_norm import FoldBatchNorm
 from fused_quant.quantizer import settings
 from fused_quant.quantizer.annotations import claim_float, is_annotated, is_owned
+from fused_quant.quantizer.constants import keep_made_tensors
 from fused_quant.quantizer.op_quantizer import (
     AnyOpQuantizer,
     NodeFilter,
@@ -24,6 +25,7 @@ from fused_quant.quantizer.op_quantizer import (
 )
 from fused_quant.quantizer.paddings import number_paddings
 from fused_quant.quantizer.settings import Applied, Choice, Settings
+from fused_quant.quantizer.taking_apart import take_apart
 
 
 class FusedQuantQuantizer(Quantizer):
@@ -89,12 +91,15 @@ class FusedQuantQuantizer(Quantizer):
         return self
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        """Write the paddings "same" and "valid" as numbers, and fold batch normalization.
+        """Number paddings, fold batch normalization, take attention, LSTM and GRU apart.
 
-        torchao folds it into convolutions of up to two dimensions with padding in numbers.
+        torchao folds batch normalization into convolutions of up to two dimensions with padding in
+        numbers. Tensors filled with a number become constants.
         """
         number_paddings(model)
         FoldBatchNorm()(model)
+        take_apart(model)
+        keep_made_tensors(model)
         return model
 
     def annotate(self, model: GraphModule) -> GraphModule:

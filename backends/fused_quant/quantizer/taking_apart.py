@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Operators that are small networks of their own, rewritten as those so that each step is quantized.
+
+torch would take them apart when the program is lowered, too late for a quantizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from fused_quant import graph
+from fused_quant.quantizer import attention, recurrent
+
+_aten = torch.ops.aten
+Function = Callable[..., tuple[Tensor, ...]]
+# Operator -> (tensors, function of them) of a call, or None for a call that stays whole.
+_NETWORKS: dict[Any, Callable[[dict[str, Any]], tuple[list[Node], Function] | None]] = {
+    _aten.scaled_dot_product_attention.default: attention.network,
+    _aten.lstm.input: recurrent.lstm_network,
+    _aten.gru.input: recurrent.gru_network,
+}
+
+
+def take_apart(model: GraphModule) -> None:
+    """Rewrite attention without a mask, LSTM and GRU, in place."""
+    for node in graph.calls(model):
+        read = _NETWORKS.get(graph.op_of(node))
+        network = None if read is None else read(graph.bind(node))
+        if network is not None:
+            _replace(model, node, _inline(model, node, *network))
+    model.graph.eliminate_dead_code()
+    model.recompile()
+
+
+def _inline(
+    model: GraphModule, node: Node, tensors: Sequence[Node], function: Function
+) -> list[Node]:
+    """The calls that `function` makes, in front of `node`; what it returns."""
+    traced = make_fx(function, pre_dispatch=True)(*(graph.val_of(n) for n in tensors))
+    arguments = iter(tensors)
+    inlined: dict[Node, Node] = {}
+    for step in traced.graph.nodes:
+        if step.op == "placeholder":
+            inlined[step] = next(arguments)
+        elif step.op == "call_function":
+            args, kwargs = torch.fx.map_arg((step.args, step.kwargs), inlined.__getitem__)
+            inlined[step] = graph.call(model, node, step.target, args, (node,), kwargs)
+    output = next(step for step in traced.graph.nodes if step.op == "output")
+    return [inlined[result] for result in output.args[0]]
+
+
+def _replace(model: GraphModule, node: Node, results: Sequence[Node]) -> None:
+    if isinstance(node.meta["val"], Tensor):
+        node.replace_all_uses_with(results[0])
+    else:
+        for user in list(node.users):
+            user.replace_all_uses_with(results[user.args[1]])  # type: ignore[index]
+            model.graph.erase_node(user)
+    model.graph.erase_node(node)
