@@ -47,10 +47,9 @@ Offset<void> write_params(FlatBufferBuilder& b, const ParamsSpec& p) {
           .Union();
     case schema::Params_LayoutParams:
       return schema::CreateLayoutParamsDirect(b, &p.perm).Union();
-    case schema::Params_NONE:
-      break;
+    default:  // The Python tests write the other families.
+      return {};
   }
-  return {};
 }
 
 Offset<schema::Tensor> write_tensor(FlatBufferBuilder& b, const TensorSpec& t, size_t index) {

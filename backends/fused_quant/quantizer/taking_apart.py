@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Operators that are small networks of their own, rewritten as those so that each step is quantized.
+"""Operators that are small networks, rewritten as those so that each step is quantized.
 
 torch would take them apart when the program is lowered, too late for a quantizer.
 """
