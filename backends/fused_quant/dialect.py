@@ -234,6 +234,13 @@ def is_fully_quantized(site: Site) -> bool:
     return site.out is not None and all(site.qparams[name] is not None for name in names)
 
 
+def is_integer_instance(site: Site) -> bool:
+    """True if the integer reference may know it: its result alone may be in float."""
+    operands = all(site.qparams[name] is not None for name in site.shapes)
+    real = site.out is None and _fusion(site.spec).real_result and operands
+    return real or is_fully_quantized(site)
+
+
 Grid = tuple[float, int, int, int, torch.dtype]  # scale, zero point, lowest and highest code
 
 
@@ -275,10 +282,10 @@ def reference(spec: OpSpec, *args: Any, **kwargs: Any) -> Any:
     if first is None:
         raise ValueError(f"{site.name}: got no tensors, supported: 1 or more")
     signed = rebased(site)
-    if is_fully_quantized(site) and fusion.covers(signed) is None:
+    if is_integer_instance(site) and fusion.covers(signed) is None:
         absent = dict.fromkeys(operands_of(spec, bound))
         result = fusion.reference(signed, {**absent, **signed.constants})
-        if signed is not site and site.result.dtype == torch.uint8:
+        if site.out is not None and site.out.dtype == torch.uint8:
             result = to_unsigned(result)
     else:
         tensors = _dequantized(spec, bound, blocks)

@@ -43,9 +43,9 @@ class _Match:
     call: Call
     blocks: dict[str, QParams | None]
     codes: dict[str, Node | None]
-    out: QParams
+    out: QParams | None
     replaced: tuple[Node, ...]
-    quantizes: tuple[Node, ...]
+    results: tuple[Node, ...]  # the quantizes behind it; the value itself if it stays in float
 
 
 def fuse(gm: GraphModule, owned: Owned | None = None) -> GraphModule:
@@ -124,6 +124,11 @@ def _match_edges(gm: GraphModule, node: Node, spec: OpSpec, call: Call) -> _Matc
             tail.append(users[0])
             users = list(users[0].users)
     if not users or any(graph.op_of(user) != graph.QUANTIZE for user in users):
+        if fusion.real_result and value.users:
+            edges = _edges(gm, spec, call)
+            if isinstance(edges, Reason):
+                return edges
+            return _Match(spec, call, edges[1], edges[0], None, (*call.absorbed, node), (node,))
         return Reason("float_output", "the result is used in float", "", "quantize only")
     params = [params_of(user) for user in users]
     if not all(map(params[0].equals, params)):
@@ -219,7 +224,7 @@ def _channel_params(gm: GraphModule, node: Node) -> QParams | None:
 def _fold(gm: GraphModule, node: Node, match: _Match) -> None:
     fusion = match.spec.fusion
     assert fusion is not None
-    first = min(match.quantizes)  # in the order of the graph: in front of all that read them
+    first = min(match.results)  # in the order of the graph: in front of all that read them
     arguments: list[Any] = []
     blocks: list[Any] = []
     for operand in fusion.operands:
@@ -244,9 +249,10 @@ def _fold(gm: GraphModule, node: Node, match: _Match) -> None:
     result = fused
     if fusion.results > 1:
         result = graph.call(gm, first, graph.GETITEM, (fused, 0), like)
-    for quantize in match.quantizes:
-        quantize.replace_all_uses_with(result)
-        gm.graph.erase_node(quantize)
+    for value in match.results:
+        value.replace_all_uses_with(result)
+        if value not in match.replaced:
+            gm.graph.erase_node(value)
     for dead in reversed(match.replaced):  # in-place spellings count as impure: not left to DCE
         if not dead.users:
             gm.graph.erase_node(dead)
@@ -258,7 +264,7 @@ def _sources(match: _Match) -> tuple[Node, ...]:
         node for node in match.call.operands.values() if node is not None and _is_dequantize(node)
     ]
     constants = [n for n in match.codes.values() if n is not None and n.op == "get_attr"]
-    return (*constants, *dequantizes, *match.quantizes, *match.replaced)
+    return (*constants, *dequantizes, *match.results, *match.replaced)
 
 
 def _attribute_values(match: _Match) -> list[Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Dimension orders inside a delegate: which rank-4 values are stored channels last.
+"""Dimension orders inside a delegate: which values are stored channels last.
 
 Operators that run channels last pull every value that is tied to theirs by layout-agnostic
 operators into the same order, so a transpose is needed only where a region of images meets an
@@ -17,7 +17,15 @@ from fused_quant.ops import registry
 from fused_quant.ops.spec import Layout
 
 Order = tuple[int, ...]
-CHANNELS_LAST: Order = (0, 2, 3, 1)
+SPATIAL_RANKS = (3, 4, 5)  # [N, C, spatial...]
+
+
+def channels_last(rank: int) -> Order:
+    """Channels last of [N, C, spatial...]: (0, 2, ..., rank - 1, 1)."""
+    return (0, *range(2, rank), 1)
+
+
+CHANNELS_LAST = channels_last(4)
 
 
 def identity(rank: int) -> Order:
@@ -63,14 +71,14 @@ class _Regions:
         return self.find(node) in self._channels_last
 
 
-def _rank4(nodes: Iterable[object]) -> list[Node]:
+def _images(nodes: Iterable[object]) -> list[Node]:
     return [
         node
         for node in nodes
         if isinstance(node, Node)
         and node.op != "get_attr"
         and hasattr(node.meta.get("val"), "shape")
-        and len(node.meta["val"].shape) == 4
+        and len(node.meta["val"].shape) in SPATIAL_RANKS
     ]
 
 
@@ -79,24 +87,22 @@ def plan_orders(gm: GraphModule) -> dict[Node, Order]:
     regions = _Regions()
     for node in graph.calls(gm):
         spec = registry.spec_of(graph.op_of(node))
-        if graph.op_of(node) is graph.GETITEM:
-            regions.join(_rank4([node]))
-            continue
-        if spec is None or spec.runtime is None:
+        if spec is None or spec.runtime is None or graph.op_of(node) is graph.GETITEM:
             continue
         results = [user for user in node.users if graph.op_of(user) is graph.GETITEM] or [node]
-        images = _rank4([*results, *node.all_input_nodes])
+        images = _images([*results, *node.all_input_nodes])
         if spec.runtime.layout is Layout.CHANNELS_LAST:
             for image in images:
                 regions.ask_channels_last(image)
         elif spec.runtime.layout is Layout.ANY:
-            regions.join(images)
+            for rank in SPATIAL_RANKS:  # a value of another rank broadcasts: it has its own order
+                regions.join(image for image in images if graph.rank_of(image) == rank)
     orders = {}
     for node in gm.graph.nodes:
         val = node.meta.get("val")
         if not hasattr(val, "shape"):
             continue
         rank = len(val.shape)
-        last = rank == 4 and regions.is_channels_last(node)
-        orders[node] = CHANNELS_LAST if last else identity(rank)
+        last = rank in SPATIAL_RANKS and regions.is_channels_last(node)
+        orders[node] = channels_last(rank) if last else identity(rank)
     return orders

@@ -57,6 +57,7 @@ class Builder:
     """Collects the steps of one delegate; see `lower_graph`."""
 
     CHANNELS_LAST: Order = layout.CHANNELS_LAST
+    channels_last = staticmethod(layout.channels_last)  # of any rank
     LOGICAL = None  # the logical order, whatever the rank
     schema: ModuleType = schema_generated
 

@@ -326,13 +326,20 @@ def _read_op(index: int, table: Any) -> LoweredOp:
 def count_macs(program: LoweredProgram, op: LoweredOp) -> int:
     """Multiply-accumulates of one run of `op`: the taps of one output element for each of them.
 
-    Only operators with DotParams multiply by a weight. The output channel is the output's last
-    stored dimension, and the weight holds as many taps for each. Padded taps count.
+    Products of two activations, and operators with DotParams, whose output channel is the output's
+    last stored dimension: the weight holds as many taps for each. Padded taps count. A transposed
+    convolution takes each input channel to all taps of the outputs of its group.
     """
+    if op.opcode == "bmm":
+        return math.prod(
+            program.tensors[op.outputs[0]].shape + program.tensors[op.inputs[0]].shape[-1:]
+        )
     if not isinstance(op.params, schema.DotParamsT) or len(op.inputs) < 2 or op.inputs[1] < 0:
         return 0
     output = program.tensors[op.outputs[0]].shape
     weight = program.tensors[op.inputs[1]].shape
+    if op.opcode == "conv_transpose2d":
+        output = program.tensors[op.inputs[0]].shape
     if not output or not output[-1]:
         return 0
     return math.prod(output) * math.prod(weight) // output[-1]

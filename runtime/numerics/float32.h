@@ -93,6 +93,22 @@ constexpr uint32_t multiply_f32(uint32_t a, uint32_t b) {
                     shift_half_even(product, static_cast<uint32_t>(shift > 63 ? 63 : shift)));
 }
 
+// The integer as a float.
+constexpr uint32_t float_of_integer(int32_t value) {
+  if (value == 0) return 0;
+  const uint32_t sign = value < 0 ? kFloatSign : 0;
+  uint32_t magnitude = value < 0 ? 0u - static_cast<uint32_t>(value) : static_cast<uint32_t>(value);
+  uint32_t exponent = 127 + 31;
+  for (; (magnitude >> 31) == 0; magnitude <<= 1) --exponent;
+  // The implicit bit adds one to the exponent field, and so does a mantissa rounded up to 2^24.
+  return sign | (((exponent - 1) << 23) + static_cast<uint32_t>(shift_half_even(magnitude, 8)));
+}
+
+// float(acc) * scale: the real value of an accumulator.
+inline float real_product(int32_t acc, float scale) {
+  return float_from_bits(multiply_f32(float_of_integer(acc), float_bits(scale)));
+}
+
 // min(max(round_half_even(value), lo), hi), with NaN as 0. -2^24 < lo <= hi < 2^24, so that
 // clamping before or after the rounding is the same.
 constexpr int32_t round_to_range(uint32_t bits, int32_t lo, int32_t hi) {

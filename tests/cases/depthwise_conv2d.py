@@ -77,4 +77,17 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
         for w in (-127, 127)
         for x, zx in ((127, -128), (-128, 127))
     ],
+    "one_dimension": [
+        {"size": (size,), "in_c": 3, "out_c": 6, "kernel": (3,), "stride": (2,), "batch": batch}
+        | {"padding": (1, 2), "dilation": (dilation,)}
+        for size in (3, 16, 17, 33)
+        for batch in (1, 2)
+        for dilation in (1, 2)
+    ],
+    "float_result": [
+        {**BASE, "real": True, "bias": bias, "per_channel": per_channel, "batch": 2}
+        for bias in (True, False)
+        for per_channel in (True, False)
+    ]
+    + [{"size": (5,), "in_c": 2, "out_c": 4, "kernel": (2,), "real": True}],
 }

@@ -25,6 +25,16 @@ GRID: list[dict[str, Any]] = [
     ),
 ]
 
+# Halfway between two float32, rounded down and up, and neighbours; a mantissa that carries.
+NEAR_FLOATS = [
+    sign * value
+    for sign in (-1, 1)
+    for exponent in (24, 25, 30)
+    for base in (2**exponent, 3 * 2 ** (exponent - 1))
+    for half in (2 ** (exponent - 24), 3 * 2 ** (exponent - 24))
+    for value in (base + half - 1, base + half, base + half + 1)
+] + [2**24 - 1, 2**25 - 1, 2**31 - 64, 2**31 - 65]
+
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "shape_leading_dimensions_are_rows": [
         {"rows": rows, "in_c": 5, "out_c": 4} for rows in ((), (1,), (30,), (2, 5), (2, 3, 4))
@@ -71,4 +81,17 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
         {"acc": ACCUMULATORS, "multipliers": [(2**30 + 12345, 40)], "zo": 5}
     ],
     "batch_rows": [{"rows": (batch,), "in_c": 17, "out_c": 6} for batch in (1, 2, 3)],
+    "float_result": [
+        {"rows": (2, 3), "in_c": size, "out_c": 4, "real": True, "per_channel": per_channel}
+        for size in (1, 7, 64, 257)
+        for per_channel in (True, False)
+    ],
+    "float_result_of_every_accumulator_edge": [
+        {
+            "acc": (*ACCUMULATORS, *NEAR_FLOATS),
+            "real": True,
+            "real_scales": [scale] * (len(ACCUMULATORS) + len(NEAR_FLOATS)),
+        }
+        for scale in (2.0**-126, 2.0**126, 1.0, 1.1920928955078125e-07, 0.3333333432674408)
+    ],
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.support import cast, dot, elementwise, from_spec, moves, quant, reduce, window
+from tests.support import cast, dot, dot_nd, elementwise, from_spec, moves, quant, reduce, window
 from tests.support.built import Built
 
 Builder = Callable[[str, quant.Parameters, np.random.Generator], Built]
@@ -20,6 +20,8 @@ BUILDERS: dict[str, Builder] = {
     "conv2d": dot.build_conv,
     "depthwise_conv2d": dot.build_conv,
     "linear": dot.build_linear,
+    "conv3d": dot_nd.build,
+    "conv_transpose2d": dot_nd.build,
     "add": elementwise.build_add,
     "max_pool2d": window.build_max_pool,
     "avg_pool2d": window.build_avg_pool,
@@ -42,5 +44,7 @@ def build(opcode: str, parameters: quant.Parameters, seed: int | None = None) ->
         seed = zlib.crc32(repr((opcode, sorted(parameters.items()))).encode())
     if "acc" in parameters:
         return dot.build_rescale(opcode, parameters, np.random.default_rng(seed))
+    if "size" in parameters:
+        return dot_nd.build(opcode, parameters, np.random.default_rng(seed))
     builder = from_spec.build if "op" in parameters else BUILDERS[opcode]
     return builder(opcode, parameters, np.random.default_rng(seed))

@@ -3,7 +3,8 @@
 
 Parameters (all optional but the sizes): batch, in_h, in_w, in_c, out_c, kernel, stride, dilation
 (pairs), padding (top, left, bottom, right), groups, rows (linear: its leading dimensions), bias,
-per_channel, zx, zo, bounds, style or ratio or multipliers, and x, w, bias_values as given codes.
+per_channel, zx, zo, bounds, style or ratio or multipliers, and x, w, bias_values as given codes;
+real: a float output, of `real_scales` or drawn ones.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from tests.support import quant
 from tests.support.built import Array, Built, nchw, nhwc, tensor
 
 
-def _bias(rng: np.random.Generator, p: quant.Parameters, w: torch.Tensor, zx: int) -> Array | None:
+def draw_bias(
+    rng: np.random.Generator, p: quant.Parameters, w: torch.Tensor, zx: int
+) -> Array | None:
     """int32 per output channel, such that no accumulator can leave int32."""
     out_c = w.shape[0]
     if "bias_values" in p:
@@ -62,6 +65,40 @@ def _common(
     return fields, tosa
 
 
+def _real(
+    rng: np.random.Generator, p: quant.Parameters, acc: torch.Tensor, zx: int, axis: int
+) -> tuple[Array, dict[str, Any]]:
+    """float32 of the accumulators, times a float32 scale; by numpy."""
+    count = acc.shape[axis] if p.get("per_channel", True) else 1
+    scales = np.asarray(p.get("real_scales") or 2.0 ** rng.uniform(-20, 4, count), np.float32)
+    shape = [1] * acc.dim()
+    shape[axis] = len(scales)
+    expected = acc.numpy().astype(np.float32) * scales.reshape(shape)
+    return expected, {"inputZeroPoint": zx, "realScale": scales.tolist()}
+
+
+def finish(
+    rng: np.random.Generator,
+    p: quant.Parameters,
+    acc: torch.Tensor,
+    zx: int,
+    zo: int,
+    taps: int,
+    axis: int,
+) -> tuple[Array, dict[str, Any], dict[str, Any]]:
+    """The result of accumulators, fields of DotParams and the reference model's description.
+
+    axis: that of the output channels.
+    """
+    if p.get("real"):
+        expected, fields = _real(rng, p, acc, zx, axis)
+        return expected, fields, {}
+    m = _multipliers(rng, p, acc.shape[axis], taps)
+    lo, hi = quant.bounds(rng, p, zo)
+    codes = nm.requantize(acc, m if len(m) > 1 else m[0], zo, lo, hi, torch.int8, axis=axis)
+    return codes.numpy(), *_common(zx, zo, m, lo, hi)
+
+
 def _stored_bias(bias: Array | None, w: torch.Tensor, zx: int) -> Array | None:
     folded = nm.fold_bias(None if bias is None else tensor(bias), w, zx).numpy()
     return folded if bias is not None or folded.any() else None
@@ -79,9 +116,7 @@ def build_conv(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Bu
     w_shape = (out_c, *kernel, in_c // groups)
     w = quant.codes_of(rng, p, "w", w_shape, low=-127)
     w_oihw = nchw(w)
-    bias = _bias(rng, p, w_oihw, zx)
-    m = _multipliers(rng, p, out_c, kernel[0] * kernel[1] * in_c // groups)
-    lo, hi = quant.bounds(rng, p, zo)
+    bias = draw_bias(rng, p, w_oihw, zx)
     acc = nm.conv2d(
         nchw(x),
         w_oihw,
@@ -92,8 +127,9 @@ def build_conv(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Bu
         tuple(dilation),
         groups,
     )
-    expected = nhwc(nm.requantize(acc, m if len(m) > 1 else m[0], zo, lo, hi, torch.int8, axis=1))
-    fields, tosa = _common(zx, zo, m, lo, hi)
+    taps = kernel[0] * kernel[1] * in_c // groups
+    result, fields, tosa = finish(rng, p, acc, zx, zo, taps, axis=1)
+    expected = nhwc(tensor(result))
     params = schema.DotParamsT(
         kernelH=kernel[0],
         kernelW=kernel[1],
@@ -108,8 +144,9 @@ def build_conv(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Bu
         groups=groups,
         **fields,
     )
-    tosa |= {"kind": "conv2d", "x": x, "w": w, "bias": bias, "groups": groups}
-    tosa |= {"stride": stride, "padding": padding, "dilation": dilation}
+    if tosa:
+        tosa |= {"kind": "conv2d", "x": x, "w": w, "bias": bias, "groups": groups}
+        tosa |= {"stride": stride, "padding": padding, "dilation": dilation}
     depthwise = opcode == "depthwise_conv2d"
     stored_w = np.ascontiguousarray(w[..., 0].transpose(1, 2, 0)) if depthwise else w
     constants = [stored_w, _stored_bias(bias, w_oihw, zx)]
@@ -122,13 +159,11 @@ def build_linear(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> 
     zx, zo = quant.zero_point(rng, p, "zx"), quant.zero_point(rng, p, "zo")
     x = quant.codes_of(rng, p, "x", (*p.get("rows", (1,)), in_c))
     w = quant.codes_of(rng, p, "w", (out_c, in_c), low=-127)
-    bias = _bias(rng, p, tensor(w), zx)
-    m = _multipliers(rng, p, out_c, in_c)
-    lo, hi = quant.bounds(rng, p, zo)
+    bias = draw_bias(rng, p, tensor(w), zx)
     acc = nm.linear(tensor(x), tensor(w), None if bias is None else tensor(bias), zx)
-    expected = nm.requantize(acc, m if len(m) > 1 else m[0], zo, lo, hi, torch.int8).numpy()
-    fields, tosa = _common(zx, zo, m, lo, hi)
-    tosa |= {"kind": "linear", "x": x, "w": w, "bias": bias}
+    expected, fields, tosa = finish(rng, p, acc, zx, zo, in_c, axis=-1)
+    if tosa:
+        tosa |= {"kind": "linear", "x": x, "w": w, "bias": bias}
     constants = [w, _stored_bias(bias, tensor(w), zx)]
     return Built(opcode, [x], constants, schema.DotParamsT(**fields), expected, tosa)
 

@@ -3,8 +3,8 @@
 
 Parameters: op (qualified name of the dialect operator), shapes (of each operand), attributes, and
 as far as wanted scales, zero_points (of each operand, then of the result), codes (of each operand)
-and bounds; the rest is drawn. An attribute {"tensor": values} is a float constant. The operator
-lowers itself; its integer reference says what is right.
+and bounds; real: a float result; the rest is drawn. An attribute {"tensor": values} is a float
+constant. The operator lowers itself; its integer reference says what is right.
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
         nodes.append(node)
     blocks: list[Any] = []
     for number, block in enumerate(_blocks(p, rng, len(shapes) + 1)):
+        if number == len(shapes) and p.get("real"):
+            blocks.append([None, None, torch.float32, 0, 0])
+            continue
         dtype = torch.int8 if number == len(shapes) else torch.float32
         scale = _constant(gm, f"scale{number}", block.scale, mode)
         zero_point = _constant(gm, f"zero_point{number}", block.zero_point, mode)
@@ -115,6 +118,8 @@ def _tosa(
     """What the reference model needs to know, of operators that it can express."""
     if opcode == "lut":
         return {"kind": "lut", "x": operands[0], "table": constants[0]}
+    if getattr(params, "realScale", 0):
+        return {}  # TOSA has no float result of integer operators
     if isinstance(params, schema.ElementwiseParamsT):
         multiplier = list(params.multiplier or [params.outputMultiplier])
         shift = list(params.shift or [params.outputShift])

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from fused_quant import graph, numerics
+from fused_quant import graph, numerics, numerics_real
 from fused_quant.ops.spec import Call, Parser, Site, Tensors
 from fused_quant.qparams import QParams
 from fused_quant.reasons import Reason
@@ -89,15 +89,15 @@ def check_scales(site: Site, operands: Sequence[str]) -> Reason | None:
             reason = site.block(name).check(f"{site.name}.{name}")
             if reason is not None:
                 return reason
-    return site.result.check(f"{site.name}.out")
+    return None if site.out is None else site.out.check(f"{site.name}.out")
 
 
 def check_int8_activations(
-    site: Site, operands: Sequence[str], unsigned: bool = False
+    site: Site, operands: Sequence[str], unsigned: bool = False, real: bool = False
 ) -> Reason | None:
     """A reason unless the named operands and the output are per-tensor int8 with legal scales.
 
-    unsigned: uint8 is legal too.
+    unsigned: uint8 is legal too. real: so is an output that stays in float32.
     """
     for name in operands:
         block = site.qparams[name]
@@ -106,6 +106,11 @@ def check_int8_activations(
         reason = _check_int8(name, site.dtypes[name], block, unsigned)
         if reason is not None:
             return reason
+    if site.out is None and real:
+        float_dtype = site.block(operands[0]).dtype
+        if float_dtype != torch.float32:
+            return Reason("dtype", "float dtype", str(float_dtype), "torch.float32")
+        return check_scales(site, operands)
     if site.out is None:
         return Reason("float_edge", "the output is not quantized", "float", "int8 per tensor")
     return _check_int8("out", site.out.dtype, site.out, unsigned) or check_scales(site, operands)
@@ -154,6 +159,17 @@ def check_window(
     extent = max((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
     if extent > bounds.extent:
         return Reason("window", "dilated kernel size", str(extent), f"up to {bounds.extent}")
+    return None
+
+
+def check_real_scales(first: float, others: Sequence[float]) -> Reason | None:
+    """A reason if an accumulator of these scales has no real value in the contract."""
+    for other in others:
+        try:
+            numerics_real.real_scale(first, other)
+        except ValueError:
+            got = repr(first * other)
+            return Reason("scale", "scale of the accumulator", got, "a normal float32")
     return None
 
 

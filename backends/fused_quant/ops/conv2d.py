@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.fx import Node
@@ -18,6 +17,7 @@ from torch.fx import Node
 from fused_quant import graph, numerics
 from fused_quant.ops import dot
 from fused_quant.ops.common import check_window, pair, tensor
+from fused_quant.ops.convolving import Geometry, lower_convolution
 from fused_quant.ops.padding import zero_padding
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from fused_quant.lowering import Builder
 
 _aten = torch.ops.aten
-_ACCUMULATOR_BYTES = 4  # the depthwise kernel sums all channels of one position at a time
 _OPERANDS = (
     Operand("inp"),
     Operand("weight", Role.WEIGHT),
@@ -161,7 +160,7 @@ def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
         pair(attributes["dilation"]),
         attributes["groups"],
     )
-    return dot.requantize(site, acc, axis=1)
+    return dot.result(site, acc, axis=1)
 
 
 def _supported(site: Site, target: Target) -> Reason | None:
@@ -178,36 +177,15 @@ def _supported(site: Site, target: Target) -> Reason | None:
 
 
 def _lower(site: Site, builder: Builder) -> None:
-    weight = site.constants["weight"]
-    out_c, group_c, kernel_h, kernel_w = weight.shape
-    groups = site.attributes["groups"]
-    depthwise = groups > 1 and group_c == 1
-    if depthwise:
-        stored = weight.permute(2, 3, 0, 1).reshape(kernel_h, kernel_w, out_c)
-    else:
-        stored = weight.permute(0, 2, 3, 1)
-    params = dot.params(site, builder)
-    params.kernelH, params.kernelW = kernel_h, kernel_w
-    params.strideH, params.strideW = pair(site.attributes["stride"])
-    params.dilationH, params.dilationW = pair(site.attributes["dilation"])
-    sides = _sides(site.attributes)
-    params.padTop, params.padLeft, params.padBottom, params.padRight = sides
-    params.groups = groups
-    out = builder.result(builder.CHANNELS_LAST)
-    inputs = [
-        builder.operand("inp", builder.CHANNELS_LAST),
-        builder.constant(
-            "weight",
-            np.ascontiguousarray(stored.numpy()),
-            "s8",
-            dot.stored_weight_params(site, axis=2 if depthwise else 0),
-        ),
-        builder.constant("bias", dot.folded_bias(site), "s32", dot.stored_bias_params(site)),
-    ]
-    macs = int(np.prod(site.out_shape)) * group_c * kernel_h * kernel_w
-    opcode = "depthwise_conv2d" if depthwise else "conv2d"
-    scratch = _ACCUMULATOR_BYTES * out_c if depthwise else 0
-    builder.emit(opcode, inputs, [out], params, macs=macs, scratch_bytes=scratch)
+    attributes = site.attributes
+    top, left, bottom, right = _sides(attributes)
+    geometry = Geometry(
+        pair(attributes["stride"]),
+        pair(attributes["dilation"]),
+        (top, bottom, left, right),
+        attributes["groups"],
+    )
+    lower_convolution(site, builder, geometry)
 
 
 def _spec(overload: str, symmetric: bool) -> OpSpec:
@@ -226,6 +204,7 @@ def _spec(overload: str, symmetric: bool) -> OpSpec:
             reference=_reference,
             covers=dot.covers,
             overload=overload,
+            real_result=True,
         ),
         annotation=Annotation(tuple(spellings)) if symmetric else None,
         runtime=Runtime(_supported, _lower, Layout.CHANNELS_LAST),

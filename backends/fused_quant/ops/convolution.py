@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,8 @@ from torch.fx import Node
 
 from fused_quant import graph, numerics_conv
 from fused_quant.ops import dot
-from fused_quant.ops.common import tensor
+from fused_quant.ops.common import check_rank, check_window, tensor
+from fused_quant.ops.convolving import Geometry, lower_convolution, lower_transposed
 from fused_quant.ops.padding import PADS
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
@@ -26,14 +27,20 @@ from fused_quant.ops.spec import (
     Attributes,
     Call,
     Fusion,
+    Layout,
     Operand,
     OpSpec,
     Parser,
     Role,
+    Runtime,
     Site,
     Tensors,
 )
 from fused_quant.reasons import Reason
+from fused_quant.target import Target
+
+if TYPE_CHECKING:
+    from fused_quant.lowering import Builder
 
 _aten = torch.ops.aten
 _OPERANDS = (
@@ -193,7 +200,7 @@ def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
     else:
         sides = _sides(x.shape, attributes)
         acc = numerics_conv.accumulate(x, weight, bias, zero_point, stride, sides, dilation, groups)
-    return dot.requantize(_by_output_channel(site), acc, axis=1)
+    return dot.result(_by_output_channel(site), acc, axis=1)
 
 
 def _aten_convolution(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
@@ -218,6 +225,36 @@ def _aten_convolution(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
         attributes.get("output_padding", none),
         groups,
     )
+
+
+def _supported(site: Site, target: Target) -> Reason | None:
+    rank, attributes = len(site.out_shape), site.attributes
+    if _is_transposed(attributes) and rank > 4:
+        return Reason("rank", "transposed convolution", f"rank {rank}", "at most 4: [N, C, H, W]")
+    sizes = ("stride", "padding", *(("output_padding",) if _is_transposed(attributes) else ()))
+    window = check_window(
+        site,
+        target,
+        site.shapes["weight"][2:],
+        *(attributes[name] for name in sizes),
+        dilation=attributes["dilation"],
+    )
+    return window or check_rank(site, target) or _covers(site)
+
+
+def _lower(site: Site, builder: Builder) -> None:
+    attributes = site.attributes
+    geometry = Geometry(
+        attributes["stride"],
+        attributes["dilation"],
+        _sides(site.shapes["inp"], attributes),
+        attributes["groups"],
+        attributes.get("output_padding", ()),
+    )
+    if _is_transposed(attributes):
+        lower_transposed(_by_output_channel(site), builder, geometry)
+    else:
+        lower_convolution(site, builder, geometry)
 
 
 def _register(
@@ -245,9 +282,11 @@ def _register(
                 reference=_reference,
                 covers=_covers,
                 overload=overload,
+                real_result=True,
                 channel_axis=lambda attributes: int(_is_transposed(attributes)),
             ),
             annotation=annotation if targets else None,
+            runtime=Runtime(_supported, _lower, Layout.CHANNELS_LAST),
         )
     )
 

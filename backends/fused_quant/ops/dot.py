@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What convolution and linear share: coverage, requantization, folded bias, params."""
+"""What convolution and linear share: coverage, requantization, biases, params.
+
+A result that stays in float is y = f32(acc) * f32(s_x * s_w[c]).
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fused_quant import numerics
+from fused_quant import numerics, numerics_real
 from fused_quant.lowered import StoredQParams
-from fused_quant.ops.common import check_int8_activations, check_rank, check_ratio, check_scales
+from fused_quant.ops.common import (
+    check_int8_activations,
+    check_rank,
+    check_ratio,
+    check_real_scales,
+    check_scales,
+)
 from fused_quant.ops.spec import Site
 from fused_quant.reasons import Reason
 from fused_quant.target import Target
@@ -48,7 +57,7 @@ def _check_bias(site: Site) -> Reason | None:
 
 def covers(site: Site) -> Reason | None:
     """A reason why the integer contract does not define this site."""
-    reason = check_int8_activations(site, ["inp"]) or check_scales(site, ["weight"])
+    reason = check_int8_activations(site, ["inp"], real=True) or check_scales(site, ["weight"])
     if reason is not None:
         return reason
     weight = site.block("weight")
@@ -62,11 +71,17 @@ def covers(site: Site) -> Reason | None:
     reason = _check_bias(site)
     if reason is not None:
         return reason
+    return _check_ratios(site) or _check_accumulator(site)
+
+
+def _check_ratios(site: Site) -> Reason | None:
+    if site.out is None:
+        return check_real_scales(site.block("inp").scale_value, site.block("weight").scales)
     for ratio in ratios(site):
         reason = check_ratio(ratio, "s_x * s_w / s_out")
         if reason is not None:
             return reason
-    return _check_accumulator(site)
+    return None
 
 
 def _check_accumulator(site: Site) -> Reason | None:
@@ -90,9 +105,20 @@ def _multipliers(site: Site) -> list[numerics.Multiplier]:
     return numerics.multipliers_from_ratios(ratios(site))
 
 
-def requantize(site: Site, acc: torch.Tensor, axis: int) -> torch.Tensor:
-    """clamp(zp_out + R(acc; M)) with one multiplier, or one per channel along `axis`."""
-    out = site.result
+def real_scales(site: Site) -> list[float]:
+    """f32(s_x * s_w[c]) for each weight scale."""
+    s_x = site.block("inp").scale_value
+    return [numerics_real.real_scale(s_x, s_w) for s_w in site.block("weight").scales]
+
+
+def result(site: Site, acc: torch.Tensor, axis: int) -> torch.Tensor:
+    """clamp(zp_out + R(acc; M)) with one multiplier, or one per channel along `axis`.
+
+    A float result is the accumulators' real value.
+    """
+    out = site.out
+    if out is None:
+        return numerics_real.real_value(acc, real_scales(site), axis)
     multipliers = _multipliers(site)
     return numerics.requantize(
         acc,
@@ -111,6 +137,12 @@ def folded_bias(site: Site) -> npt.NDArray[Any]:
     return numerics.fold_bias(
         site.constants.get("bias"), site.constants["weight"], zero_point
     ).numpy()
+
+
+def plain_bias(site: Site) -> npt.NDArray[Any] | None:
+    """int32 [out_c] as it is in the graph; None if there is none."""
+    bias = site.constants.get("bias")
+    return None if bias is None else bias.numpy()
 
 
 def stored_weight_params(site: Site, axis: int) -> StoredQParams:
@@ -138,8 +170,11 @@ def stored_bias_params(site: Site) -> StoredQParams:
 def params(site: Site, builder: Builder) -> Any:
     """DotParams with the requantization filled in and the geometry of a matrix product."""
     filled = builder.schema.DotParamsT()
-    multipliers = _multipliers(site)
     filled.inputZeroPoint = site.block("inp").zero_point_value
+    if site.out is None:
+        filled.realScale = real_scales(site)
+        return filled
+    multipliers = _multipliers(site)
     filled.outputZeroPoint = site.result.zero_point_value
     filled.multiplier = [m.multiplier for m in multipliers]
     filled.shift = [m.shift for m in multipliers]

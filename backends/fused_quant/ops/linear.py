@@ -45,7 +45,7 @@ def _aten_linear(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
     x, weight = tensor(tensors, "inp"), tensor(tensors, "weight")
     acc = numerics.linear(x, weight, tensors["bias"], site.block("inp").zero_point_value)
-    return dot.requantize(site, acc, axis=-1)
+    return dot.result(site, acc, axis=-1)
 
 
 def _supported(site: Site, target: Target) -> Reason | None:
@@ -82,6 +82,7 @@ register(
             aten=_aten_linear,
             reference=_reference,
             covers=dot.covers,
+            real_result=True,
         ),
         annotation=Annotation((_aten.linear.default,), weights=("weight",)),
         runtime=Runtime(_supported, _lower, Layout.FREE),

@@ -146,6 +146,7 @@ class Fusion:
     others: the further results, from operands in float.
     channel_axis: the dimension of `weight` that its per-channel scales and the bias belong to.
     clamps: a following relu, relu6, hardtanh or clamp may be fused as clamp bounds.
+    real_result: `reference` and `covers` know a null out block too: a float32 result.
     keeps_grid: the result consists of input values, so it is exact on the input's own grid.
     steps: operators behind the anchor, of a chain. `aten` is the anchor alone; `reference` is all.
     """
@@ -160,6 +161,7 @@ class Fusion:
     clamps: bool = True
     results: int = 1
     others: Callable[[Tensors, Attributes], tuple[torch.Tensor, ...]] | None = None
+    real_result: bool = False
     keeps_grid: bool = False
     channel_axis: Callable[[Attributes], int] = lambda attributes: 0
     steps: tuple[Step, ...] = ()
@@ -209,9 +211,9 @@ class Annotation:
 
 
 class Layout(enum.Enum):
-    """What an operator wants of the dimension order of its rank-4 activations."""
+    """What an operator wants of the dimension order of its activations of rank 3 to 5."""
 
-    CHANNELS_LAST = "channels_last"
+    CHANNELS_LAST = "channels_last"  # [N, C, spatial...] with the channels behind
     ANY = "any"  # the same order on all sides
     FREE = "free"  # each side may have its own
 

@@ -110,7 +110,7 @@ def role_of(node: Node, name: str) -> Role:
 
 def _is_integer(site: Site) -> bool:
     assert site.spec.fusion is not None
-    if not dialect.is_fully_quantized(site):
+    if not dialect.is_integer_instance(site):
         return False
     return site.spec.fusion.covers(dialect.rebased(site)) is None
 

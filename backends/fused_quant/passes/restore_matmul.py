@@ -39,20 +39,27 @@ def restore_matmul(gm: GraphModule, node: Node) -> None:
     if len(shape_a) < 2 or len(shape_b) < 2:
         return
     batch = torch.broadcast_shapes(shape_a[:-2], shape_b[:-2])
+    product = _aten.bmm.default
     if len(shape_b) == 2:  # the batch of `a` is only rows
         rows = math.prod(shape_a[:-1])
         a = _reshaped(gm, node, a, (1, rows, shape_a[-1]))
         b = _reshaped(gm, node, b, (1, *shape_b))
+    elif math.prod(batch) > 1 and 1 in map(math.prod, (shape_a[:-2], shape_b[:-2])):
+        if op == _aten.matmul.default and len(shape_a) == len(shape_b) == 3:
+            return  # one matrix for all of a batch: bmm takes it as it is
+        a = _reshaped(gm, node, a, (math.prod(shape_a[:-2]), *shape_a[-2:]))
+        b = _reshaped(gm, node, b, (math.prod(shape_b[:-2]), *shape_b[-2:]))
+        product = _aten.matmul.default
     else:
         count = math.prod(batch)
         a = _expanded(gm, node, a, (*batch, *shape_a[-2:]))
         b = _expanded(gm, node, b, (*batch, *shape_b[-2:]))
         a = _reshaped(gm, node, a, (count, *shape_a[-2:]))
         b = _reshaped(gm, node, b, (count, *shape_b[-2:]))
-    product = graph.call(gm, node, _aten.bmm.default, (a, b), (node,))
+    made = graph.call(gm, node, product, (a, b), (node,))
     for key, value in node.meta.items():
-        product.meta.setdefault(key, value)
-    node.replace_all_uses_with(_reshaped(gm, node, product, graph.shape_of(node)))
+        made.meta.setdefault(key, value)
+    node.replace_all_uses_with(_reshaped(gm, node, made, graph.shape_of(node)))
     gm.graph.erase_node(node)
 
 

@@ -54,9 +54,9 @@ uint32_t padded(const Conv2dParams& p, const Patch& patch, const int8_t* weight)
   return acc;
 }
 
-// All output channels of one position.
+// All output channels of one position, whose first output is element `index`.
 void position(const Conv2dParams& p, const Patch& patch, const int8_t* weight, const int32_t* bias,
-              int8_t* y) {
+              void* y, uint32_t index) {
   const uint32_t size = static_cast<uint32_t>(p.shape.h.kernel * p.shape.w.kernel) * patch.depth;
   const bool full = patch.rows.end - patch.rows.begin == p.shape.h.kernel &&
                     patch.columns.end - patch.columns.begin == p.shape.w.kernel;
@@ -68,7 +68,7 @@ void position(const Conv2dParams& p, const Patch& patch, const int8_t* weight, c
       uint32_t acc = bias == nullptr ? 0u : static_cast<uint32_t>(bias[o]);
       if (patch.first != nullptr) acc += inside(p, patch, patch.first + g * patch.depth, weight);
       if (!full && zero_point != 0) acc += zero_point * padded(p, patch, weight);
-      y[o] = p.output.code(acc, o);
+      p.output.store(y, index + o, acc, o);
     }
   }
 }
@@ -86,12 +86,7 @@ Status prepare_conv2d(const OpContext& context, void* params, Prepared* prepared
   FQ_RETURN_IF_ERROR(
       prepare_conv_shape(context, *given, weight.dim[1], weight.dim[2], out_c, &p->shape));
   p->groups = given->groups();
-  if (p->groups == 0 || p->shape.in_c % p->groups != 0 || out_c % p->groups != 0) {
-    return context.invalid("groups do not divide the channels", p->groups, p->shape.in_c);
-  }
-  if (weight.dim[3] != p->shape.in_c / p->groups) {
-    return context.invalid("weight depth", weight.dim[3], p->shape.in_c / p->groups);
-  }
+  FQ_RETURN_IF_ERROR(check_groups(context, p->groups, p->shape.in_c, out_c, weight.dim[3]));
   FQ_RETURN_IF_ERROR(prepare_dot(context, *given, out_c, &p->output));
   p->has_bias = context.has_input(2);
   p->input_zero_point = given->input_zero_point();
@@ -103,7 +98,8 @@ void conv2d_s8_scalar(const Step& step) {
   const int8_t* x = step.input<int8_t>(0);
   const int8_t* weight = step.input<int8_t>(1);
   const int32_t* bias = p.has_bias ? step.input<int32_t>(2) : nullptr;
-  int8_t* y = step.output<int8_t>(0);
+  void* y = step.output<void>(0);
+  uint32_t index = 0;
   const WindowAxis& h = p.shape.h;
   const WindowAxis& w = p.shape.w;
   const uint32_t row = static_cast<uint32_t>(w.in) * p.shape.in_c;
@@ -116,7 +112,7 @@ void conv2d_s8_scalar(const Step& step) {
     for (int32_t oy = 0; oy < h.out; ++oy) {
       const int32_t top = window_start(h, oy);
       patch.rows = valid_taps(h, top);
-      for (int32_t ox = 0; ox < w.out; ++ox, y += p.shape.out_c) {
+      for (int32_t ox = 0; ox < w.out; ++ox, index += p.shape.out_c) {
         const int32_t left = window_start(w, ox);
         patch.columns = valid_taps(w, left);
         patch.first = nullptr;
@@ -125,7 +121,7 @@ void conv2d_s8_scalar(const Step& step) {
               x + static_cast<uint32_t>(top + patch.rows.begin * h.dilation) * row +
               static_cast<uint32_t>(left + patch.columns.begin * w.dilation) * p.shape.in_c;
         }
-        position(p, patch, weight, bias, y);
+        position(p, patch, weight, bias, y, index);
       }
     }
   }

@@ -23,7 +23,8 @@ struct Conv2dParams {
 };
 
 // Inputs: x (s8 [batch, in_h, in_w, in_c]), weight (s8 [out_c, kernel_h, kernel_w, in_c / groups]),
-// bias (s32 [out_c], optional). Output: q (s8 [batch, out_h, out_w, out_c]).
+// bias (s32 [out_c], optional). Output: q (s8 or f32 [batch, out_h, out_w, out_c]). x and
+// q may lack the height, of 1.
 Status prepare_conv2d(const OpContext& context, void* params, Prepared* prepared);
 void conv2d_s8_scalar(const Step& step);
 void conv2d_s8_xtensa_hifi(const Step& step);

@@ -86,19 +86,18 @@ void depthwise_conv2d_s8_scalar(const Step& step) {
   const int8_t* x = step.input<int8_t>(0);
   const int8_t* weight = step.input<int8_t>(1);
   const int32_t* bias = p.has_bias ? step.input<int32_t>(2) : nullptr;
-  int8_t* y = step.output<int8_t>(0);
+  void* y = step.output<void>(0);
+  uint32_t index = 0;
   uint32_t* acc = static_cast<uint32_t*>(step.scratch);
   const uint32_t out_c = p.shape.out_c;
   const uint32_t image = static_cast<uint32_t>(p.shape.h.in * p.shape.w.in) * p.shape.in_c;
   for (uint32_t b = 0; b < p.shape.batch; ++b, x += image) {
     for (int32_t oy = 0; oy < p.shape.h.out; ++oy) {
       const int32_t top = window_start(p.shape.h, oy);
-      for (int32_t ox = 0; ox < p.shape.w.out; ++ox, y += out_c) {
-        for (uint32_t o = 0; o < out_c; ++o) {
-          acc[o] = bias == nullptr ? 0u : static_cast<uint32_t>(bias[o]);
-        }
+      for (int32_t ox = 0; ox < p.shape.w.out; ++ox, index += out_c) {
+        start_accumulators(bias, out_c, acc);
         accumulate(p, x, weight, top, window_start(p.shape.w, ox), acc);
-        for (uint32_t o = 0; o < out_c; ++o) y[o] = p.output.code(acc[o], o);
+        for (uint32_t o = 0; o < out_c; ++o) p.output.store(y, index + o, acc[o], o);
       }
     }
   }

@@ -23,7 +23,8 @@ struct DepthwiseConv2dParams {
 };
 
 // Inputs: x (s8 [batch, in_h, in_w, in_c]), weight (s8 [kernel_h, kernel_w, out_c]), bias (s32
-// [out_c], optional). Output: q (s8 [batch, out_h, out_w, out_c]). Scratch: out_c accumulators.
+// [out_c], optional). Output: q (s8 or f32 [batch, out_h, out_w, out_c]). x and q may lack the
+// height, of 1. Scratch: out_c accumulators.
 Status prepare_depthwise_conv2d(const OpContext& context, void* params, Prepared* prepared);
 void depthwise_conv2d_s8_scalar(const Step& step);
 

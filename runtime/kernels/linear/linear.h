@@ -24,7 +24,7 @@ struct LinearParams {
 };
 
 // Inputs: x (s8, rows * in_c elements), weight (s8 [out_c, in_c]), bias (s32 [out_c], optional).
-// Output: q (s8, rows * out_c elements).
+// Output: q (s8 or f32, rows * out_c elements).
 Status prepare_linear(const OpContext& context, void* params, Prepared* prepared);
 void linear_s8_scalar(const Step& step);
 void linear_s8_xtensa_hifi(const Step& step);

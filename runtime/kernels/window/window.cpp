@@ -46,6 +46,24 @@ Status prepare_conv_axis(const OpContext& context, const WindowAttributes& given
   return Status();
 }
 
+Status prepare_transposed_axis(const OpContext& context, const WindowAttributes& given,
+                               uint32_t output_padding, WindowAxis* axis) {
+  // The windows are those of the convolution that leads back, from the output to the input.
+  WindowAttributes back = given;
+  back.in = given.out;
+  back.out = given.in;
+  int64_t slack = 0;
+  FQ_RETURN_IF_ERROR(prepare_axis(context, back, axis, &slack));
+  FQ_RETURN_IF_ERROR(check_attribute(context, "output padding out of range", output_padding, 0));
+  const int64_t expected = (int64_t{given.in} - 1) * given.stride + output_padding;
+  if (slack != expected) {
+    return context.invalid("output size", given.out, given.out + expected - slack);
+  }
+  axis->in = static_cast<int32_t>(given.in);
+  axis->out = static_cast<int32_t>(given.out);
+  return Status();
+}
+
 Status prepare_pool_axis(const OpContext& context, const WindowAttributes& given,
                          WindowAxis* axis) {
   int64_t slack = 0;

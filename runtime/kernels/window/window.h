@@ -78,8 +78,12 @@ struct WindowAttributes {
 // dilation + 1 <= in + pads. Windows may miss the input (all taps padded).
 Status prepare_conv_axis(const OpContext& context, const WindowAttributes& given, WindowAxis* axis);
 
-// For pools: that size, or the size with the quotient rounded up (ceil_mode) as long as the last
-// window starts inside the input or the padding before it. Every window has a valid tap.
+// For transposed convolutions: out == (in - 1) * stride + extent - pads + output_padding.
+Status prepare_transposed_axis(const OpContext& context, const WindowAttributes& given,
+                               uint32_t output_padding, WindowAxis* axis);
+
+// For pools: the size of convolutions, or that with the quotient rounded up (ceil_mode) as long as
+// the last window starts inside the input or the padding before it. Every window has a valid tap.
 Status prepare_pool_axis(const OpContext& context, const WindowAttributes& given, WindowAxis* axis);
 
 }  // namespace fused_quant
