@@ -330,19 +330,17 @@ def count_macs(program: LoweredProgram, op: LoweredOp) -> int:
     last stored dimension: the weight holds as many taps for each. Padded taps count. A transposed
     convolution takes each input channel to all taps of the outputs of its group.
     """
-    if op.opcode == "bmm":
-        return math.prod(
-            program.tensors[op.outputs[0]].shape + program.tensors[op.inputs[0]].shape[-1:]
-        )
-    if not isinstance(op.params, schema.DotParamsT) or len(op.inputs) < 2 or op.inputs[1] < 0:
+    if len(op.inputs) < 2 or min(op.inputs[:2]) < 0:
         return 0
+    first, second = (program.tensors[index].shape for index in op.inputs[:2])
     output = program.tensors[op.outputs[0]].shape
-    weight = program.tensors[op.inputs[1]].shape
+    if op.opcode == "bmm":
+        return math.prod(output) * math.prod(first[-1:])
     if op.opcode == "conv_transpose2d":
-        output = program.tensors[op.inputs[0]].shape
-    if not output or not output[-1]:
+        output = first
+    if not isinstance(op.params, schema.DotParamsT) or not output or not output[-1]:
         return 0
-    return math.prod(output) * math.prod(weight) // output[-1]
+    return math.prod(output) * math.prod(second) // output[-1]
 
 
 def deserialize(data: bytes, provided: Mapping[str, bytes] | None = None) -> LoweredProgram:

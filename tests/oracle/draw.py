@@ -52,6 +52,66 @@ def depthwise_conv2d(rng: Rng) -> Parameters:
     return _conv(rng, int(rng.integers(1, 8)), 1, int(rng.integers(1, 4)))
 
 
+def _conv_nd(rng: Rng, rank: int, groups: int, group_c: int, group_out: int) -> Parameters:
+    def numbers(low: int, high: int) -> tuple[int, ...]:
+        return tuple(rng.integers(low, high + 1, rank).tolist())
+
+    kernel, dilation, stride, extra = numbers(1, 4), numbers(1, 2), numbers(1, 3), numbers(0, 4)
+    extents = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    sides = [int(rng.integers(0, min(3, extent))) for extent in extents for _ in (0, 1)]
+    return {
+        "batch": int(rng.integers(1, 3)),
+        "size": tuple(extent + more for extent, more in zip(extents, extra, strict=True)),
+        "in_c": groups * group_c,
+        "out_c": groups * group_out,
+        "groups": groups,
+        "kernel": kernel,
+        "dilation": dilation,
+        "stride": stride,
+        "padding": tuple(sides),
+        "bias": bool(rng.integers(4)),
+        "per_channel": bool(rng.integers(3)),
+    }
+
+
+def conv1d(rng: Rng) -> Parameters:
+    """A convolution of one dimension, of one to three groups."""
+    groups = int(rng.choice([1, 1, 2, 3]))
+    return _conv_nd(rng, 1, groups, int(rng.integers(1, 6)), int(rng.integers(1, 6)))
+
+
+def depthwise_conv1d(rng: Rng) -> Parameters:
+    """A depthwise convolution of one dimension."""
+    return _conv_nd(rng, 1, int(rng.integers(2, 8)), 1, int(rng.integers(1, 4)))
+
+
+def conv3d(rng: Rng) -> Parameters:
+    """A convolution of three dimensions, of one or two groups."""
+    groups = int(rng.choice([1, 1, 2]))
+    return _conv_nd(rng, 3, groups, int(rng.integers(1, 4)), int(rng.integers(1, 4)))
+
+
+def conv_transpose2d(rng: Rng) -> Parameters:
+    """A transposed convolution of one to three groups; TOSA has no dilation."""
+    groups = int(rng.choice([1, 1, 2, 3]))
+    drawn = _conv_nd(rng, 2, groups, int(rng.integers(1, 5)), int(rng.integers(1, 5)))
+    amounts = [min(int(rng.integers(0, 3)), kernel - 1) for kernel in drawn["kernel"]]
+    return {
+        **drawn,
+        "size": tuple(rng.integers(3, 7, 2).tolist()),
+        "dilation": (1, 1),
+        "padding": tuple(amount for amount in amounts for _ in (0, 1)),
+        "output_padding": tuple(int(rng.integers(0, stride)) for stride in drawn["stride"]),
+    }
+
+
+def bmm(rng: Rng) -> Parameters:
+    """Batches of matrices; one case in four has one matrix for all of the other operand's."""
+    batch, m, k, n = rng.integers(1, 9, 4).tolist()
+    batches = rng.choice([[batch, batch], [batch, batch], [batch, 1], [1, batch]]).tolist()
+    return {"op": "bmm", "shapes": ((batches[0], m, 4 * k), (batches[1], 4 * k, n))}
+
+
 def linear(rng: Rng) -> Parameters:
     """A linear layer on input of rank 1 to 3."""
     return {
@@ -176,6 +236,11 @@ PLAN: list[tuple[str, Callable[[Rng], Parameters], int]] = [
     ("conv2d", conv2d, 900),
     ("depthwise_conv2d", depthwise_conv2d, 700),
     ("linear", linear, 700),
+    ("conv2d", conv1d, 300),
+    ("depthwise_conv2d", depthwise_conv1d, 200),
+    ("conv3d", conv3d, 250),
+    ("conv_transpose2d", conv_transpose2d, 300),
+    ("bmm", bmm, 250),
     ("add", add, 800),
     ("requantize", requantize, 500),
     ("mul", mul, 300),

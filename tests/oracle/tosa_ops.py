@@ -79,19 +79,102 @@ def conv2d(case: Case, out: tuple[int, ...]) -> Array:
         graph = Graph()
         op = ts.Op.DEPTHWISE_CONV2D
         return _finish(graph, _convolve(graph, op, x, hwcm, bias, case["zx"], case, out[1:3]), case)
+
+    def convolve(part: Case) -> Array:
+        graph = Graph()
+        operands = (part["x"], part["w"], part["bias"], part["zx"])
+        acc = _convolve(graph, ts.Op.CONV2D, *operands, part, out[1:3])
+        return _finish(graph, acc, part)
+
+    return _by_group(case, convolve)
+
+
+def _by_group(case: Case, convolve: Callable[[Case], Array]) -> Array:
+    """A group at a time, on its channels of x, weight, bias and multipliers."""
+    w, groups = case["w"], case["groups"]
+    out_c = w.shape[0]
+    bias = np.zeros(out_c, np.int32) if case["bias"] is None else case["bias"]
     parts = []
     for group in range(groups):
         channels = slice(group * out_c // groups, (group + 1) * out_c // groups)
-        inputs = slice(group * w.shape[3], (group + 1) * w.shape[3])
-        part = dict(case)
+        inputs = slice(group * w.shape[-1], (group + 1) * w.shape[-1])
+        part = {**case, "x": case["x"][..., inputs], "w": w[channels], "bias": bias[channels]}
         if len(case["multiplier"]) > 1:
             part["multiplier"] = case["multiplier"][channels]
             part["shift"] = case["shift"][channels]
-        graph = Graph()
-        xg, wg, bg = x[..., inputs], w[channels], bias[channels]
-        acc = _convolve(graph, ts.Op.CONV2D, xg, wg, bg, case["zx"], case, out[1:3])
-        parts.append(_finish(graph, acc, part))
+        parts.append(convolve(part))
     return np.concatenate(parts, axis=-1)
+
+
+def conv1d(case: Case, out: tuple[int, ...]) -> Array:
+    """A conv2d of images of height 1."""
+    before, after = case.get("padding", (0, 0))
+    image = {
+        **case,
+        "x": case["x"][:, None],
+        "w": case["w"][:, None],
+        "stride": (1, *case.get("stride", (1,))),
+        "dilation": (1, *case.get("dilation", (1,))),
+        "padding": (0, before, 0, after),
+    }
+    return conv2d(image, (out[0], 1, *out[1:])).reshape(out)
+
+
+def conv3d(case: Case, out: tuple[int, ...]) -> Array:
+    """CONV3D, a group at a time."""
+
+    def convolve(part: Case) -> Array:
+        graph, x, w, pads = Graph(), part["x"], part["w"], []
+        stride, dilation = part.get("stride", (1, 1, 1)), part.get("dilation", (1, 1, 1))
+        for axis in range(3):
+            extent = dilation[axis] * (w.shape[axis + 1] - 1) + 1
+            before = part.get("padding", (0,) * 6)[2 * axis]
+            x, after = _fit(x, axis + 1, out[axis + 1], extent, stride[axis], before)
+            pads += [before, after]
+        values = (pads, list(stride), list(dilation), False, ts.DType.INT32)
+        acc = _dot(graph, ts.Op.CONV3D, {**part, "x": x}, out[:4], "Conv3dAttribute", *values)
+        return _finish(graph, acc, part)
+
+    return _by_group(case, convolve)
+
+
+def conv_transpose2d(case: Case, out: tuple[int, ...]) -> Array:
+    """TRANSPOSE_CONV2D, which has no dilation, a group at a time."""
+
+    def convolve(part: Case) -> Array:
+        graph = Graph()
+        sides = part.get("padding", (0,) * 4)
+        further = part.get("output_padding", (0, 0))
+        pads = [-sides[0], further[0] - sides[1], -sides[2], further[1] - sides[3]]
+        values = (pads, list(part.get("stride", (1, 1))), False, ts.DType.INT32)
+        name = "TransposeConv2dAttribute"
+        acc = _dot(graph, ts.Op.TRANSPOSE_CONV2D, part, out[:3], name, *values)
+        return _finish(graph, acc, part)
+
+    return _by_group(case, convolve)
+
+
+def _dot(
+    graph: Graph, op: Any, part: Case, places: tuple[int, ...], attribute: str, *values: Any
+) -> Value:
+    """A convolution of one group to an int32 accumulator [*places, O]."""
+    operands = [
+        graph.input(part["x"]),
+        graph.const(part["w"], "int8"),
+        graph.const(part["bias"], "int32"),
+        graph.const([part["zx"]], "int8"),
+        graph.const([0], "int8"),
+    ]
+    return graph.op(op, operands, (*places, len(part["w"])), "int32", attribute, *values)
+
+
+def bmm(case: Case, out: tuple[int, ...]) -> Array:
+    """MATMUL with both zero points."""
+    graph = Graph()
+    a, b = case["operands"]
+    operands = [graph.input(np.repeat(x, out[0] // len(x), 0)) for x in (a, b)]
+    operands += [graph.const([zero_point], "int8") for zero_point in case["zero_points"]]
+    return _finish(graph, graph.op(ts.Op.MATMUL, operands, out, "int32", "MatMulAttribute"), case)
 
 
 def linear(case: Case, out: tuple[int, ...]) -> Array:
@@ -284,6 +367,10 @@ def mean(case: Case, out: tuple[int, ...]) -> Array:
 OPERATORS: dict[str, Callable[[Case, tuple[int, ...]], Array]] = {
     "rescale": rescale,
     "conv2d": conv2d,
+    "conv1d": conv1d,
+    "conv3d": conv3d,
+    "conv_transpose2d": conv_transpose2d,
+    "bmm": bmm,
     "linear": linear,
     "add": add,
     "requantize": requantize,

@@ -87,7 +87,13 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
     expected = np.ascontiguousarray(np.moveaxis(result, 1, -1))
     params = schema.DotParamsT(**_geometry(p, kernel), **fields)
     if tosa:
-        tosa |= {"kind": opcode, "x": x, "w": w, "bias": bias, "groups": groups}
+        tosa |= {
+            "kind": "conv1d" if len(size) == 1 else opcode,
+            "x": x,
+            "w": w,
+            "bias": bias,
+            "groups": groups,
+        }
         tosa |= {
             name: p[name]
             for name in ("stride", "dilation", "padding", "output_padding")
