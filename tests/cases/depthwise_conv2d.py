@@ -85,7 +85,15 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
         for dilation in (1, 2)
     ],
     "float_result": [
-        {**BASE, "real": True, "bias": bias, "per_channel": per_channel, "batch": 2}
+        {
+            **BASE,
+            "in_c": 3,
+            "out_c": 6,
+            "real": True,
+            "bias": bias,
+            "per_channel": per_channel,
+            "batch": 2,
+        }
         for bias in (True, False)
         for per_channel in (True, False)
     ]
