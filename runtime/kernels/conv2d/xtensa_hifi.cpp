@@ -47,7 +47,8 @@ void conv2d_s8_xtensa_hifi(const Step& step) {
   const int8_t* x = step.input<int8_t>(0);
   const int8_t* weight = step.input<int8_t>(1);
   const int32_t* bias = p.has_bias ? step.input<int32_t>(2) : nullptr;
-  int8_t* y = step.output<int8_t>(0);
+  void* y = step.output<void>(0);
+  uint32_t index = 0;
   const WindowAxis& h = p.shape.h;
   const WindowAxis& w = p.shape.w;
   const uint32_t image = static_cast<uint32_t>(h.in * w.in) * p.shape.in_c;
@@ -56,13 +57,13 @@ void conv2d_s8_xtensa_hifi(const Step& step) {
   const uint32_t kernel = static_cast<uint32_t>(h.kernel * w.kernel) * depth;
   for (uint32_t b = 0; b < p.shape.batch; ++b, x += image) {
     for (int32_t oy = 0; oy < h.out; ++oy) {
-      for (int32_t ox = 0; ox < w.out; ++ox, y += p.shape.out_c) {
+      for (int32_t ox = 0; ox < w.out; ++ox, index += p.shape.out_c) {
         for (uint32_t o = 0; o < p.shape.out_c; ++o) {
           const ae_int64 start = hifi::widened(bias == nullptr ? 0 : bias[o]);
           const ae_int64 acc =
               accumulate_window(p, start, x + o / per_group * depth, window_start(h, oy),
                                 window_start(w, ox), depth, weight + o * kernel);
-          y[o] = hifi::code(p.output, acc, o);
+          hifi::store(p.output, y, index + o, acc, o);
         }
       }
     }
