@@ -214,6 +214,7 @@ ANCHORS: dict[Any, _Anchor] = {
     **dict.fromkeys((_aten.logit.default, _aten.logit_.default), _Anchor(("x",), {"eps": 0.125})),
     _aten.prelu.default: _Anchor(("x", "b")),
     _aten.bmm.default: _Anchor(("x1", "y1")),
+    _aten.matmul.default: _Anchor(("x1", "y1")),
     _aten.softmax.int: _Anchor(("x", -1), {"dim": 1, "dtype": torch.float64}),
     _aten._softmax.default: _Anchor(("x", -1, False), {"dim": 1, "half_to_float": True}),
     _aten.native_layer_norm.default: _Anchor(("x", [8], "g", "g", 1e-5), {**_NORM, "bias": None}),
