@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""softmax and layer norm of int8 codes in 32-bit integers.
+"""softmax, log_softmax, layer norm and rms norm of int8 codes, in integers.
 
 Notation as in `numerics`; clz32(v) counts the leading zeros of a positive 32-bit number; `x div y`
 floors. All functions work along the last dimension.
@@ -10,6 +10,14 @@ softmax, output scale 1/256 and zero point -128:
     S = sum e;  h = clz32(S);  Sn = ((S << (h - 1)) + 2^14) >> 15;  r = (2^31 - 1) div Sn
     q = C(-128 + ((e * r + 2^(38 - h)) >> (39 - h)))
 
+log_softmax, any output grid; si = 2^-F, F = 29 - e, 2^(e-1) <= max(256 * s, 16) < 2^e:
+
+    d = xmax - x;  S = sum E[d],  E[d] = RNE(2^30 * exp(-d * s))
+    k = floor(log2 S) - 30;  m = S >> k;  i = (m >> 23) - 128;  f = m & (2^23 - 1)
+    l = k * L[128] + L[i] + (((L[i + 1] - L[i]) * f + 2^22) >> 23)
+    L[i] = RNE(2^26 * ln(1 + i / 128)), i = 0..128
+    q = C(zo + R(-(R(d; M(s / si)) + R(l; M(2^-26 / si))); M(si / so)))
+
 layer norm over N codes, t = max(1, ceil(log2 N)):
 
     mu = R(sum x; M(2^7 / N));  d = (x << 7) - mu
@@ -18,7 +26,8 @@ layer norm over N codes, t = max(1, ceil(log2 N)):
     u = sat16((d * r + 2^(v - 1)) >> v),  v = 19 - h / 2
     q = C(zo + R(u * g + b; M(sacc / so)))
 
-with integer affine parameters from `affine_parameters`. `rsqrt` interpolates between 513 entries
+with integer affine parameters from `affine_parameters`. rms norm is the same with mu = z << 7 and
+b = 0. `rsqrt` interpolates between 513 entries
 T[i] = min(32767, RNE(32767 / sqrt(max(i / 128, 1)))), i = (x + 32768) >> 7.
 """
 
@@ -39,6 +48,8 @@ MAX_NORM_ELEMENTS = 4096
 MAX_BETA = 2**30  # steps of sacc; u * g stays below 2^30, so the sum fits int32
 _FRACTION = 7  # F: fractional bits of the mean
 _PRECISION = 10  # P: fractional bits of the normalized value
+_LOG_BITS = 26
+_LOG_SEGMENTS = 128
 _RSQRT = torch.tensor(
     [min(32767, round(32767 / math.sqrt(max(i / 128, 1)))) for i in range(513)], dtype=torch.int64
 )
@@ -71,6 +82,55 @@ def softmax(x: Tensor, scale: float, lo: int, hi: int) -> Tensor:
     one = torch.ones_like(h)
     q = ((e * r + (one << (38 - h))) >> (39 - h)) + SOFTMAX_ZERO_POINT
     return q.clamp(lo, hi).to(torch.int8)
+
+
+def log_exponentials(scale: float) -> Tensor:
+    """E[d] = RNE(2^30 * exp(-d * scale)) of d = 0..255, int64."""
+    return torch.tensor([round(2**30 * math.exp(-d * scale)) for d in range(256)])
+
+
+def logarithms() -> Tensor:
+    """L[i] = RNE(2^26 * ln(1 + i / 128)) of i = 0..128, int64."""
+    steps = range(_LOG_SEGMENTS + 1)
+    return torch.tensor([round(2**_LOG_BITS * math.log1p(i / _LOG_SEGMENTS)) for i in steps])
+
+
+@dataclasses.dataclass(frozen=True)
+class LogMultipliers:
+    """Multipliers of a log_softmax: of a code's distance from the largest, of l, of their sum."""
+
+    distance: numerics.Multiplier
+    level: numerics.Multiplier
+    output: numerics.Multiplier
+
+
+def log_multipliers(s_in: float, s_out: float) -> LogMultipliers:
+    """Both terms on the grid 2^-F, which keeps each below 2^29. ValueError without a multiplier."""
+    fraction = 29 - math.frexp(max(256 * s_in, 16.0))[1]
+    return LogMultipliers(
+        numerics.multiplier_from_ratio(math.ldexp(s_in, fraction)),
+        numerics.multiplier_from_ratio(math.ldexp(1.0, fraction - _LOG_BITS)),
+        numerics.multiplier_from_ratio(math.ldexp(1.0, -fraction) / s_out),
+    )
+
+
+def log_softmax(
+    x: Tensor, s_in: float, s_out: float, zero_point: int, lo: int, hi: int, dtype: torch.dtype
+) -> Tensor:
+    """Logarithm of the softmax of int8 codes along the last dimension, on any grid."""
+    if x.shape[-1] > MAX_SOFTMAX_ELEMENTS:
+        raise ValueError(f"log_softmax: got {x.shape[-1]} elements, supported: 65536")
+    multipliers, table = log_multipliers(s_in, s_out), logarithms()
+    codes = x.to(torch.int64)
+    d = codes.amax(-1, keepdim=True) - codes
+    total = log_exponentials(s_in)[d].sum(-1, keepdim=True)
+    k = torch.frexp(total.to(torch.float64)).exponent.to(torch.int64) - 31
+    mantissa = total >> k
+    i, fraction = (mantissa >> 23) - _LOG_SEGMENTS, mantissa & (2**23 - 1)
+    between = ((table[i + 1] - table[i]) * fraction + 2**22) >> 23
+    level = k * table[_LOG_SEGMENTS] + table[i] + between
+    terms = numerics.rescale(d, multipliers.distance) + numerics.rescale(level, multipliers.level)
+    return numerics.requantize(-terms, multipliers.output, zero_point, lo, hi, dtype)
 
 
 def rsqrt(x: Tensor) -> Tensor:
@@ -128,14 +188,34 @@ def affine_parameters(
     )
 
 
+def mean_multiplier(count: int) -> numerics.Multiplier:
+    """M(2^7 / count), of a sum of codes."""
+    return numerics.multiplier_from_ratio(2.0**_FRACTION / count)
+
+
 def layer_norm(
     x: Tensor, affine: Affine, zero_point: int, lo: int, hi: int, dtype: torch.dtype
 ) -> Tensor:
-    """Layer norm of int8 codes [..., count] along the last dimension."""
+    """Layer norm of int8 codes [..., count] along the last dimension.
+
+    gamma and beta of `affine` may have any shape that broadcasts to that of x.
+    """
     codes = x.to(torch.int64)
-    count = codes.shape[-1]
-    scale = numerics.multiplier_from_ratio(2.0**_FRACTION / count)
+    scale = mean_multiplier(codes.shape[-1])
     d = (codes << _FRACTION) - numerics.rescale(codes.sum(-1, keepdim=True), scale)
+    return _standardize(d, affine, zero_point, lo, hi, dtype)
+
+
+def rms_norm(
+    x: Tensor, zx: int, affine: Affine, zero_point: int, lo: int, hi: int, dtype: torch.dtype
+) -> Tensor:
+    """Rms norm of int8 codes [..., count] of zero point zx along the last dimension."""
+    return _standardize((x.to(torch.int64) - zx) << _FRACTION, affine, zero_point, lo, hi, dtype)
+
+
+def _standardize(
+    d: Tensor, affine: Affine, zero_point: int, lo: int, hi: int, dtype: torch.dtype
+) -> Tensor:
     rounding = 1 << (affine.shift - 1)
     a = ((d * d + rounding) >> affine.shift).sum(-1, keepdim=True) + affine.epsilon
     h = (_clz32(a) - 1) & ~1

@@ -60,6 +60,8 @@ class _Rebase:
                 self._fused(node, spec.fusion)
             elif spec.moves_data:
                 self._move(node)
+            elif spec.reads_codes:
+                self._read(node)
             else:
                 self._boundary(node)
 
@@ -82,6 +84,11 @@ class _Rebase:
             node.update_arg(0, self._signed(source, node))
             graph.refresh_val(node)
             self.signed.add(node)
+
+    def _read(self, node: Node) -> None:
+        source = node.args[0]
+        if isinstance(source, Node) and self._was_byte(source):
+            node.update_arg(0, self._signed(source, node))
 
     def _boundary(self, node: Node) -> None:
         bound = graph.bind(node)

@@ -9,6 +9,7 @@ from tests.support.grid import SIZES
 
 GRID: list[dict[str, Any]] = [
     *({"shape": (size,), "dtype": dtype} for size in SIZES for dtype in ("int8", "float32")),
+    *({"shape": (size,), "dtype": "int64"} for size in (1, 2, 33)),
     *({"shape": (batch, 3, 2), "dtype": "int8"} for batch in (1, 2, 3)),
     {"shape": (), "dtype": "int8"},
 ]

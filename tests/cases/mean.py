@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Cases of mean (parameters: tests/support/reduce.py)."""
+"""Cases of mean, and of sum, whose step it is (parameters: tests/support/reduce.py)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from typing import Any
 from tests.support.grid import SIZES, ZERO_POINTS
 
 AXES = [tuple(axis for axis in range(4) if mask >> axis & 1) for mask in range(1, 16)]
+
+
+def _sum(axes: tuple[int, ...], keepdim: bool) -> dict[str, Any]:
+    return {"op": "sum", "shapes": ((2, 3, 4, 5),), "attributes": (list(axes), keepdim)}
+
 
 GRID: list[dict[str, Any]] = [
     *({"shape": (3, size), "axes": (0,)} for size in SIZES),
@@ -27,6 +32,7 @@ GRID: list[dict[str, Any]] = [
     {"shape": (2, 3, 2, 2, 3, 2), "axes": (1, 3, 5)},
     {"shape": (2, 3, 2, 2, 3, 2), "axes": (0, 2, 4)},
     {"shape": (7,), "axes": (0,)},
+    *(_sum(axes, keepdim) for axes in ((), *AXES) for keepdim in (False, True)),
 ]
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {

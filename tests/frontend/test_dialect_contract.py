@@ -130,6 +130,13 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "avg_pool2d": (IMAGE, *X, *OUT, [3, 2], [], [1, 1], False, True, None),
     "adaptive_avg_pool2d": (IMAGE, *X, *OUT, [3, 2]),
     "mean": (IMAGE, *X, *OUT, [3, 1], False),
+    "sum": (IMAGE, *X, *OUT, [3, 1], False),
+    "amax": (IMAGE, *X, *OUT, [3, 1], True),
+    "amin": (IMAGE, *X, *OUT, [], False),
+    "max.dim": (IMAGE, *X, *OUT, 1, False),
+    "min.dim": (IMAGE, *X, *OUT, -1, True),
+    "log_softmax": (IMAGE, *X, *OUT, 1),
+    "native_group_norm": (IMAGE, *X, *OUT, _reals(4), -_reals(4), 2, 4, 30, 2, 1e-5),
     "gelu": (IMAGE, *X, *OUT, "tanh"),
     "pow": (IMAGE, *X, *OUT, 3),
     "threshold": (IMAGE, *X, *OUT, 0.5, -0.25),
@@ -156,8 +163,9 @@ CALLS: dict[str, tuple[Any, ...]] = {
     ),
 }
 # Codes that a formula may be off, beyond half a code: terms of add and sub are aligned to 20 bits,
-# softmax and layer norm have intermediate results of their own, rms_norm is float32.
-SLACK = {"add": 1e-3, "sub": 1e-3, "softmax": 0.05, "native_layer_norm": 0.1, "rms_norm": 1e-3}
+# softmax and norms have intermediate results of their own.
+SLACK = {"add": 1e-3, "sub": 1e-3, "softmax": 0.05, "native_layer_norm": 0.1, "rms_norm": 0.1}
+SLACK |= {"native_group_norm": 0.1, "log_softmax": 1e-3}
 
 
 def _call(spec: OpSpec) -> tuple[Any, ...]:

@@ -158,6 +158,7 @@ def _conv_padding(rank: int) -> _Anchor:
 _CONV_T2 = ("x", "w", "b", [2, 2], [0, 0], [0, 0], 1, [1, 1])
 _CONV_T_OTHERS = {"stride": [3, 2], "output_padding": [1, 0], "padding": [1, 0], "groups": 2}
 _NORM = {"normalized_shape": [8, 8], "weight": None, "eps": 1e-3}
+_AFFINE = {"weight": None, "bias": None, "eps": 1e-3}
 _PAD = {"pad": [1, 2, 3, 4], "value": 0.5}
 _ELU = {"alpha": 2.0, "scale": 3.0, "input_scale": 4.0}
 ANCHORS: dict[Any, _Anchor] = {
@@ -184,6 +185,37 @@ ANCHORS: dict[Any, _Anchor] = {
     _aten._adaptive_avg_pool2d.default: _ADAPTIVE,
     _aten.mean.dim: _Anchor(
         ("x", [2, 3], False), {"dim": [1, 3], "keepdim": True, "dtype": torch.float64}
+    ),
+    _aten.sum.dim_IntList: _Anchor(
+        ("x", [2, 3], False), {"dim": [1, 3], "keepdim": True, "dtype": torch.float64}
+    ),
+    **dict.fromkeys(
+        (_aten.mean.default, _aten.sum.default), _Anchor(("x",), {"dtype": torch.float64})
+    ),
+    **dict.fromkeys(
+        (_aten.amax.default, _aten.amin.default),
+        _Anchor(("x", [2, 3], False), {"dim": [1], "keepdim": True}),
+    ),
+    **dict.fromkeys(
+        (_aten.max.dim, _aten.min.dim), _Anchor(("x", 2, False), {"dim": 1, "keepdim": True})
+    ),
+    _aten.native_group_norm.default: _Anchor(
+        ("x", "b", "b", 2, 4, 64, 2, 1e-5),
+        {**_AFFINE, "N": 4, "C": 8, "HxW": 32, "group": 4},
+    ),
+    _aten.group_norm.default: _Anchor(
+        ("x", 2, "b", "b", 1e-5), {**_AFFINE, "num_groups": 4, "cudnn_enabled": False}
+    ),
+    _aten.instance_norm.default: _Anchor(
+        ("x", "b", "b", None, None, True, 0.1, 1e-5, False),
+        {
+            **_AFFINE,
+            "running_mean": "b",
+            "running_var": "b",
+            "use_input_stats": False,
+            "momentum": 0.2,
+            "cudnn_enabled": True,
+        },
     ),
     **dict.fromkeys((_aten.rsub.Tensor,), _ADD),
     **dict.fromkeys(
@@ -217,6 +249,8 @@ ANCHORS: dict[Any, _Anchor] = {
     _aten.matmul.default: _Anchor(("x1", "y1")),
     _aten.softmax.int: _Anchor(("x", -1), {"dim": 1, "dtype": torch.float64}),
     _aten._softmax.default: _Anchor(("x", -1, False), {"dim": 1, "half_to_float": True}),
+    _aten.log_softmax.int: _Anchor(("x", -1), {"dim": 1, "dtype": torch.float64}),
+    _aten._log_softmax.default: _Anchor(("x", -1, False), {"dim": 1, "half_to_float": True}),
     _aten.native_layer_norm.default: _Anchor(("x", [8], "g", "g", 1e-5), {**_NORM, "bias": None}),
     _aten.layer_norm.default: _Anchor(
         ("x", [8], "g", "g", 1e-5), {**_NORM, "bias": None, "cudnn_enable": False}
@@ -253,8 +287,13 @@ ANCHORS: dict[Any, _Anchor] = {
     ),
 }
 _TENSORS = {"self", "input", "other", "weight", "bias", "mat2", "indices", "tensors"}
-# Arguments that choose an implementation of the same function.
-_NO_EFFECT = {(_aten.layer_norm.default, "cudnn_enable")}
+# Arguments that choose an implementation of the same function, or statistics that are not read.
+_NO_EFFECT = {
+    (_aten.layer_norm.default, "cudnn_enable"),
+    (_aten.group_norm.default, "cudnn_enabled"),
+    *((_aten.instance_norm.default, n) for n in ("momentum", "cudnn_enabled")),
+    *((_aten.instance_norm.default, n) for n in ("running_mean", "running_var")),
+}
 
 
 def _anchor_of(target: Any) -> _Anchor:

@@ -230,6 +230,73 @@ def mean(rng: Rng) -> Parameters:
     return {"shape": shape, "axes": tuple(axes)}
 
 
+def summed(rng: Rng) -> Parameters:
+    """A sum, drawn as a mean is."""
+    drawn = mean(rng)
+    attributes = (list(drawn["axes"]), bool(rng.integers(2)))
+    return {"op": "sum", "shapes": (drawn["shape"],), "attributes": attributes}
+
+
+def extremum(name: str) -> Callable[[Rng], Parameters]:
+    """An amax or amin, drawn as a mean is; between grids that differ by up to 2^3."""
+
+    def parameters(rng: Rng) -> Parameters:
+        scale = float(2.0 ** rng.integers(-6, 3))
+        scales = (scale, float(np.float32(scale * 2.0 ** rng.uniform(-3, 3))))
+        return {**summed(rng), "op": name, "scales": scales}
+
+    return parameters
+
+
+def argmax(rng: Rng) -> Parameters:
+    """Along any axis, or over all elements."""
+    shape = tuple(rng.integers(1, 9, int(rng.integers(1, 5))).tolist())
+    axis = None if rng.integers(5) == 0 else int(rng.integers(len(shape)))
+    return {"shape": shape, "axis": axis}
+
+
+def _rows(rng: Rng) -> tuple[int, int]:
+    longest = int(rng.choice([9, 70, 600]))
+    return int(rng.integers(1, 5)), int(rng.integers(1, longest))
+
+
+def softmax(rng: Rng) -> Parameters:
+    """On the contract's grid, or a coarser one."""
+    out = 1 / 256 if rng.integers(2) else float(rng.uniform(1 / 256, 1 / 32))
+    zo = -128 if rng.integers(2) else int(rng.integers(-128, 128))
+    scales = (float(2.0 ** rng.uniform(-9, 2)), out)
+    grid = {"scales": scales, "zero_points": (int(rng.integers(-128, 128)), zo)}
+    return {"op": "softmax", "shapes": (_rows(rng),), "attributes": (-1,), **grid}
+
+
+def _affine(rng: Rng, count: int) -> Parameters | None:
+    if rng.integers(4) == 0:
+        return None
+    return {"tensor": rng.normal(0.3, 1, count).astype(np.float32)}
+
+
+def layer_norm(rng: Rng) -> Parameters:
+    """With and without weight and bias; eps between nothing and a lot."""
+    shape = _rows(rng)
+    eps = float(rng.choice([0.0, 1e-12, 1e-5, 1e-3, 1.0]))
+    affine = (_affine(rng, shape[1]), _affine(rng, shape[1]))
+    scales = (float(2.0 ** rng.uniform(-9, 1)), float(2.0 ** rng.uniform(-7, -3)))
+    attributes = ([shape[1]], *affine, eps)
+    return {
+        "op": "native_layer_norm",
+        "shapes": (shape,),
+        "attributes": attributes,
+        "scales": scales,
+    }
+
+
+def rms_norm(rng: Rng) -> Parameters:
+    """Drawn as a layer norm is."""
+    drawn = layer_norm(rng)
+    shape, weight, _, eps = drawn["attributes"]
+    return {**drawn, "op": "rms_norm", "attributes": (shape, weight, eps)}
+
+
 # opcode of the case, how to draw it, cases per run (see REQUIRED_CASES in test_tosa.py)
 PLAN: list[tuple[str, Callable[[Rng], Parameters], int]] = [
     ("linear", rescale, 900),
@@ -257,4 +324,11 @@ PLAN: list[tuple[str, Callable[[Rng], Parameters], int]] = [
     ("slice", draw_moves.strided, 250),
     ("gather", draw_moves.gather, 220),
     ("upsample_bilinear2d", draw_moves.bilinear, 250),
+    ("mean", summed, 230),
+    ("amax", extremum("amax"), 230),
+    ("amin", extremum("amin"), 230),
+    ("argmax", argmax, 210),
+    ("softmax", softmax, 230),
+    ("layer_norm", layer_norm, 230),
+    ("rms_norm", rms_norm, 230),
 ]

@@ -50,6 +50,13 @@ KINDS = {
     "maximum": 200,
     "minimum": 200,
     "prelu": 200,
+    "sum": 200,
+    "amax": 200,
+    "amin": 200,
+    "argmax": 200,
+    "softmax": 200,
+    "layer_norm": 200,
+    "rms_norm": 200,
 }
 SCRIPT = Path(__file__).with_name("run_reference.py")
 

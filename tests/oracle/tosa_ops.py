@@ -14,6 +14,7 @@ import tosa_elementwise
 import tosa_moves
 import tosa_serializer as ts
 from tosa_graph import Array, Graph, Value
+from tosa_norms import layer_norm, softmax
 
 Case = dict[str, Any]
 
@@ -364,6 +365,36 @@ def mean(case: Case, out: tuple[int, ...]) -> Array:
     return _finish(graph, _sum(graph, case["x"], case["zx"], case["axes"]), case).reshape(out)
 
 
+def extremum(case: Case, out: tuple[int, ...]) -> Array:
+    """REDUCE_MAX or REDUCE_MIN over each axis, RESCALE, CLAMP."""
+    graph = Graph()
+    name = "Max" if case["kind"] == "amax" else "Min"
+    value = graph.input(case["x"])
+    for axis in case["axes"]:
+        value = _extreme(graph, value, axis, name)
+    q = graph.rescale(value, case["multiplier"], case["shift"], case["zx"], case["zo"], "int8")
+    return graph.run(graph.clamp(q, case["lo"], case["hi"])).reshape(out)
+
+
+def _extreme(graph: Graph, value: Value, axis: int, name: str) -> Value:
+    shape = tuple(1 if i == axis else size for i, size in enumerate(value.shape))
+    op = ts.Op.REDUCE_MAX if name == "Max" else ts.Op.REDUCE_MIN
+    nan = ts.NanPropagationMode.PROPAGATE
+    return graph.op(op, [value], shape, value.dtype, f"Reduce{name}Attribute", axis, nan)
+
+
+def argmax(case: Case, out: tuple[int, ...]) -> Array:
+    """ARGMAX; over all elements of the flattened tensor without an axis."""
+    x, axis = case["x"], case["axis"]
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    graph = Graph()
+    shape = tuple(size for i, size in enumerate(x.shape) if i != axis)
+    nan = ts.NanPropagationMode.PROPAGATE
+    value = graph.op(ts.Op.ARGMAX, [graph.input(x)], shape, "int32", "ArgMaxAttribute", axis, nan)
+    return graph.run(value).astype(np.int64).reshape(out)
+
+
 OPERATORS: dict[str, Callable[[Case, tuple[int, ...]], Array]] = {
     "rescale": rescale,
     "conv2d": conv2d,
@@ -381,4 +412,11 @@ OPERATORS: dict[str, Callable[[Case, tuple[int, ...]], Array]] = {
     "mean": mean,
     **tosa_elementwise.OPERATORS,
     **tosa_moves.OPERATORS,
+    "sum": mean,
+    "amax": extremum,
+    "amin": extremum,
+    "argmax": argmax,
+    "softmax": softmax,
+    "layer_norm": layer_norm,
+    "rms_norm": layer_norm,
 }

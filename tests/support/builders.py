@@ -27,6 +27,7 @@ BUILDERS: dict[str, Builder] = {
     "avg_pool2d": window.build_avg_pool,
     "adaptive_avg_pool2d": window.build_adaptive_avg_pool,
     "mean": reduce.build_mean,
+    "argmax": reduce.build_argmax,
     "permute": cast.build_layout,
     "copy": cast.build_layout,
     "slice": moves.build_slice,

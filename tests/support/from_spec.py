@@ -33,6 +33,7 @@ def _block(scale: float, zero_point: int, low: int, high: int) -> QParams:
 
 def _blocks(p: quant.Parameters, rng: np.random.Generator, count: int) -> list[QParams]:
     scales = p.get("scales") or [quant.scale(rng) for _ in range(count)]
+    scales = [float(np.float32(scale)) for scale in scales]
     zeros = p.get("zero_points") or [quant.zero_point(rng, {}, "") for _ in range(count)]
     low, high = quant.bounds(rng, p, zeros[-1])
     limits = [(-128, 127)] * (count - 1) + [(low, high)]
@@ -75,25 +76,41 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
         nodes, blocks = [nodes], [[scales, zero_points, dtypes[0], *bounds], out]
     arguments = list(itertools.chain.from_iterable(blocks))
     for number, value in enumerate(p.get("attributes", ())):
-        constant = torch.tensor(value["tensor"]) if isinstance(value, dict) else None
+        constant = torch.as_tensor(value["tensor"]) if isinstance(value, dict) else None
         arguments.append(
             value if constant is None else _constant(gm, f"attribute{number}", constant, mode)
         )
     fused = gm.graph.call_function(dialect.define(spec), (*nodes, *arguments))
+    call = fused
     with mode:
-        graph.refresh_val(fused)
+        graph.refresh_val(call)
+        if spec.fusion.results > 1:
+            fused = gm.graph.call_function(graph.GETITEM, (call, 0))
+            graph.refresh_val(fused)
+    reason = spec.fusion.covers(dialect.site_of(gm, call))
+    assert reason is None, reason  # else eager mode would compute in float
     gm.graph.output((fused,))
     program = lower_graph(gm, "generic")
     op = program.ops[-1]  # a copy in front of it may add leading dimensions of size one
     assert op.opcode == opcode
-    stored = [program.tensors[index] for index in op.inputs if index >= 0]
-    operands = [c.reshape(t.shape) for c, t in zip(inputs, stored, strict=False)]
-    constants = [t.data for t in stored if t.storage is Storage.CONSTANT]
+    stored = [None if index < 0 else program.tensors[index] for index in op.inputs]
+    operands = [
+        array.reshape(tensor.shape)
+        for array, tensor in zip(inputs, stored, strict=False)
+        if tensor is not None
+    ]
+    constants = [
+        None if tensor is None else tensor.data
+        for tensor in stored
+        if tensor is None or tensor.storage is Storage.CONSTANT
+    ]
     tensors: list[Any] = [torch.from_numpy(array.copy()) for array in inputs]
     known = torch.fx.map_arg(tuple(arguments), lambda node: graph.constant_of(gm, node))
-    expected = fused.target(*([tensors] if isinstance(nodes[0], list) else tensors), *known)
+    expected = call.target(*([tensors] if isinstance(nodes[0], list) else tensors), *known)
+    if spec.fusion.results > 1:
+        expected = expected[0]
     result = np.ascontiguousarray(expected.numpy())
-    tosa = _tosa(opcode, operands, constants, op.params)
+    tosa = _tosa(p["op"], opcode, operands, constants, op.params)
     if "resize" in p:
         tosa = _resized(operands[0], op.params) | {"kind": opcode, "resize": p["resize"]}
     return Built(opcode, operands, constants, op.params, result, tosa)
@@ -113,9 +130,19 @@ def _resized(x: Array, params: Any) -> dict[str, Any]:
 
 
 def _tosa(
-    opcode: str, operands: list[Array], constants: list[Array | None], params: Any
+    name: str, opcode: str, operands: list[Array], constants: list[Array | None], params: Any
 ) -> dict[str, Any]:
     """What the reference model needs to know, of operators that it can express."""
+    if opcode in ("mean", "amax", "amin"):
+        case = {"kind": name, "x": operands[0], "axes": params.axes, "zx": params.inputZeroPoint}
+        case |= {"multiplier": [params.multiplier], "shift": [params.shift]}
+        return case | {"zo": params.outputZeroPoint, "lo": params.clampMin, "hi": params.clampMax}
+    if isinstance(params, schema.NormalizeParamsT):
+        case = {"kind": opcode, "x": operands[0], "constants": constants}
+        case |= {"multiplier": [params.outputMultiplier], "shift": [params.outputShift]}
+        case |= {"zo": params.outputZeroPoint, "lo": params.clampMin, "hi": params.clampMax}
+        mean = ([params.inputMultiplier], [params.inputShift])
+        return case | {"mean": mean, "epsilon": params.epsilon, "zx": params.inputZeroPoint}
     if opcode == "lut":
         return {"kind": "lut", "x": operands[0], "table": constants[0]}
     if getattr(params, "realScale", 0):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Cases of mean. Parameters: shape, axes, keepdim, s_in, s_out, zx, zo, bounds, x."""
+"""Cases of mean and argmax. Parameters: shape, axes, keepdim, s_in, s_out, zx, zo, bounds, x."""
 
 from __future__ import annotations
 
@@ -37,3 +37,14 @@ def build_mean(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Bu
     tosa = {"kind": "mean", "x": x, "axes": axes, "zx": zx, "zo": zo, "lo": lo, "hi": hi}
     tosa |= {"multiplier": [m.multiplier], "shift": [m.shift]}
     return Built(opcode, [x], [], params, np.ascontiguousarray(expected), tosa)
+
+
+def build_argmax(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
+    """Position of the first largest code; parameters: shape, axis (None: of all), keepdim, x."""
+    x, axis = quant.codes_of(rng, p, "x", p["shape"]), p["axis"]
+    keepdim = bool(p.get("keepdim", rng.integers(2)))
+    axes = list(range(x.ndim)) if axis is None else [axis]
+    expected = np.argmax(x, axis, keepdims=keepdim)
+    params = schema.ReduceParamsT(axes=axes)
+    tosa = {"kind": "argmax", "x": x, "axis": axis}
+    return Built(opcode, [x], [], params, np.ascontiguousarray(expected, np.int64), tosa)

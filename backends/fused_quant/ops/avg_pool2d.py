@@ -170,7 +170,7 @@ register(
             reference=_reference,
             covers=pooling.covers,
         ),
-        annotation=Annotation((_aten.avg_pool2d.default,)),
+        annotation=Annotation((_aten.avg_pool2d.default, _aten.avg_pool1d.default)),
         runtime=Runtime(_supported, _lower_avg, Layout.CHANNELS_LAST),
     )
 )
@@ -189,7 +189,11 @@ register(
             covers=pooling.covers,
         ),
         annotation=Annotation(
-            (_aten.adaptive_avg_pool2d.default, _aten._adaptive_avg_pool2d.default)
+            (
+                _aten.adaptive_avg_pool2d.default,
+                _aten._adaptive_avg_pool2d.default,
+                _aten.adaptive_avg_pool1d.default,
+            )
         ),
         runtime=Runtime(_supported, _lower_adaptive, Layout.CHANNELS_LAST),
     )

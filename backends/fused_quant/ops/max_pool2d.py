@@ -152,7 +152,14 @@ register(
             keeps_grid=True,
         ),
         annotation=Annotation(
-            (_aten.max_pool2d.default, _aten.max_pool2d_with_indices.default), Sharing.INPUT
+            (
+                _aten.max_pool2d.default,
+                _aten.max_pool2d_with_indices.default,
+                _aten.max_pool1d.default,
+                _aten.adaptive_max_pool1d.default,
+                _aten.adaptive_max_pool2d.default,
+            ),
+            Sharing.INPUT,
         ),
         runtime=Runtime(_supported, _lower, Layout.CHANNELS_LAST),
     )

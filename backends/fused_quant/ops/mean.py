@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""mean over any axes: q = clamp(zp_out + R(sum(x - zp_in); M(s_in / (N * s_out)))).
+"""mean and sum over any axes, rounded once.
 
-Rounded once.
+q = clamp(zp_out + R(sum(x - zp_in); M(s_in / (N * s_out)))), with N = 1 for a sum.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
 
 from fused_quant import numerics
+from fused_quant.ops import reducing
 from fused_quant.ops.common import (
     check_int8_activations,
     check_rank,
@@ -30,6 +31,7 @@ from fused_quant.ops.spec import (
     Layout,
     Operand,
     OpSpec,
+    Parser,
     Runtime,
     Site,
     Tensors,
@@ -44,33 +46,32 @@ _aten = torch.ops.aten
 _MAX_ELEMENTS = 2**31 // 256  # |x - zp| <= 255 keeps the sum within int32
 
 
-def _axes(site: Site) -> list[int]:
-    rank = len(site.shapes["inp"])
-    given = site.attributes["dim"]
-    return sorted({axis % rank for axis in given}) if given else list(range(rank))
-
-
 def _count(site: Site) -> int:
-    return math.prod(site.shapes["inp"][axis] for axis in _axes(site))
+    return math.prod(site.shapes["inp"][axis] for axis in reducing.axes_of(site))
+
+
+def _divisor(site: Site) -> int:
+    return 1 if site.spec.name == "sum" else _count(site)
 
 
 def _multiplier(site: Site) -> numerics.Multiplier:
     return numerics.average_multiplier(
-        site.block("inp").scale_value, _count(site), site.result.scale_value
+        site.block("inp").scale_value, _divisor(site), site.result.scale_value
     )
 
 
 def _covers(site: Site) -> Reason | None:
-    rank = len(site.shapes["inp"])
-    if not rank or not all(-rank <= axis < rank for axis in site.attributes["dim"]):
-        got = f"{rank} with dim={site.attributes['dim']}"
-        return Reason("rank", "input rank", got, "1 or more, and dimensions of the input")
-    reason = check_int8_activations(site, ["inp"])
+    reason = reducing.check_axes(site) or check_int8_activations(site, ["inp"])
     if reason is not None:
         return reason
     if not 0 < _count(site) < _MAX_ELEMENTS:
-        return Reason("overflow", "elements of a mean", str(_count(site)), f"1 to {_MAX_ELEMENTS}")
-    ratio = site.block("inp").scale_value / (_count(site) * site.result.scale_value)
+        return Reason(
+            "overflow",
+            f"elements of a {site.spec.name}",
+            str(_count(site)),
+            f"1 to {_MAX_ELEMENTS}",
+        )
+    ratio = site.block("inp").scale_value / (_divisor(site) * site.result.scale_value)
     return check_ratio(ratio, "input to output")
 
 
@@ -80,7 +81,7 @@ def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
     return numerics.mean(
         x,
         site.block("inp").zero_point_value,
-        _axes(site),
+        reducing.axes_of(site),
         site.attributes["keepdim"],
         _multiplier(site),
         out.zero_point_value,
@@ -95,41 +96,17 @@ def _aten_mean(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
     return x.mean(attributes["dim"] or None, attributes["keepdim"])
 
 
+def _aten_sum(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
+    x = tensor(tensors, "inp")
+    return x.sum(attributes["dim"] or None, attributes["keepdim"])
+
+
 def _supported(site: Site, target: Target) -> Reason | None:
     return check_rank(site, target) or _covers(site)
 
 
-def _inner_run(stored: list[int], axes: list[int]) -> int:
-    """Elements of the innermost run of kept dimensions: the kernel sums that many at a time."""
-    run = 1
-    for position in reversed(range(len(stored))):
-        if stored[position] == 1:
-            continue
-        if position in axes:
-            break
-        run *= stored[position]
-    return run
-
-
 def _lower(site: Site, builder: Builder) -> None:
-    order = builder.order_of("inp")
-    axes = _axes(site)
-    if site.attributes["keepdim"]:
-        out_order = order
-    else:
-        kept = [axis for axis in order if axis not in axes]
-        out_order = tuple(sorted(kept).index(axis) for axis in kept)
-    multiplier, out = _multiplier(site), site.result
-    params = builder.schema.ReduceParamsT()
-    params.axes = sorted(order.index(axis) for axis in axes)
-    params.inputZeroPoint = site.block("inp").zero_point_value
-    params.outputZeroPoint = out.zero_point_value
-    params.multiplier, params.shift = multiplier.multiplier, multiplier.shift
-    params.clampMin, params.clampMax = out.quant_min, out.quant_max
-    inputs, outputs = [builder.operand("inp", order)], [builder.result(out_order)]
-    stored = [site.shapes["inp"][axis] for axis in order]
-    scratch = 4 * _inner_run(stored, params.axes)
-    builder.emit("mean", inputs, outputs, params, scratch_bytes=scratch)
+    reducing.lower(site, builder, "mean", _multiplier(site), accumulator_bytes=4)
 
 
 _NO_DTYPE = (None,)
@@ -146,25 +123,50 @@ def _parse_adaptive(node: Node) -> Call | Reason:
     return Call(call.operands, {"dim": [-1, -2], "keepdim": True})
 
 
-register(
-    OpSpec(
-        name="mean",
-        fusion=Fusion(
-            operands=(Operand("inp"),),
-            attributes=("int[] dim", "bool keepdim"),
-            anchors={
-                _aten.mean.dim: parser(
-                    {"inp": "self"},
-                    {"dim": lambda v: list(v or []), "keepdim": bool, "dtype": _NO_DTYPE},
-                ),
-                _aten.adaptive_avg_pool2d.default: _parse_adaptive,
-                _aten._adaptive_avg_pool2d.default: _parse_adaptive,
-            },
-            aten=_aten_mean,
-            reference=_reference,
-            covers=_covers,
-        ),
-        annotation=Annotation((_aten.mean.dim,)),
-        runtime=Runtime(_supported, _lower, Layout.FREE),
+_read_axes = parser(
+    {"inp": "self"}, {"dim": lambda v: list(v or []), "keepdim": bool, "dtype": _NO_DTYPE}
+)
+_read_whole = parser({"inp": "self"}, {"dtype": _NO_DTYPE})
+
+
+def _parse_whole(node: Node) -> Call | Reason:
+    """All elements: no dimension is named."""
+    call = _read_whole(node)
+    return call if isinstance(call, Reason) else Call(call.operands, {"dim": [], "keepdim": False})
+
+
+def _register(name: str, aten: Any, anchors: dict[Any, Parser], annotated: tuple[Any, ...]) -> None:
+    register(
+        OpSpec(
+            name=name,
+            fusion=Fusion(
+                operands=(Operand("inp"),),
+                attributes=("int[] dim", "bool keepdim"),
+                anchors=anchors,
+                aten=aten,
+                reference=_reference,
+                covers=_covers,
+            ),
+            annotation=Annotation(annotated),
+            runtime=Runtime(_supported, _lower, Layout.FREE),
+        )
     )
+
+
+_register(
+    "mean",
+    _aten_mean,
+    {
+        _aten.mean.dim: _read_axes,
+        _aten.mean.default: _parse_whole,
+        _aten.adaptive_avg_pool2d.default: _parse_adaptive,
+        _aten._adaptive_avg_pool2d.default: _parse_adaptive,
+    },
+    (_aten.mean.dim, _aten.mean.default),
+)
+_register(
+    "sum",
+    _aten_sum,
+    {_aten.sum.dim_IntList: _read_axes, _aten.sum.default: _parse_whole},
+    (_aten.sum.dim_IntList, _aten.sum.default),
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""native_layer_norm in 32-bit integers (numerics_norm.layer_norm), and rms_norm in float.
+"""native_layer_norm and rms_norm in 32-bit integers (numerics_norm).
 
 weight and bias stay in float and have no blocks; they become integers ahead of time, so the integer
 contract needs them to be constants. native_layer_norm returns (out, mean, rstd) as ATen does; mean
@@ -9,25 +9,33 @@ and rstd are never quantized.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
 
 from fused_quant import graph, numerics_norm
-from fused_quant.ops.common import check_int8_activations, check_ratio, number, parser, tensor
+from fused_quant.ops import normalizing
+from fused_quant.ops.common import check_rank, number, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
     Attributes,
     Call,
     Fusion,
+    Layout,
     Operand,
     OpSpec,
+    Runtime,
     Site,
     Tensors,
 )
 from fused_quant.reasons import Reason
+from fused_quant.target import Target
+
+if TYPE_CHECKING:
+    from fused_quant.lowering import Builder
 
 _aten = torch.ops.aten
 _Results = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -58,51 +66,39 @@ def _count(site: Site) -> int:
     return math.prod(site.attributes["normalized_shape"])
 
 
-def _constant(site: Site, name: str) -> torch.Tensor | None:
-    value = site.attributes[name]
-    return value.detach().reshape(-1) if isinstance(value, torch.Tensor) else None
-
-
 def _covers(site: Site) -> Reason | None:
-    reason = check_int8_activations(site, ["inp"])
-    if reason is not None:
-        return reason
-    for name in ("weight", "bias"):
-        value = site.attributes[name]
-        if value is None:
-            continue
-        if not isinstance(value, torch.Tensor):
-            return Reason("constant", name, "computed", "a constant")
-        if not bool(torch.isfinite(value).all()):
-            return Reason("constant", name, "not finite", "finite numbers")
-    count, eps = _count(site), site.attributes["eps"]
-    if not 0 < count <= numerics_norm.MAX_NORM_ELEMENTS:
-        limit = f"1 to {numerics_norm.MAX_NORM_ELEMENTS}"
-        return Reason("size", "elements of a layer norm", str(count), limit)
-    if not (math.isfinite(eps) and eps >= 0):
-        return Reason("attribute", "argument eps", repr(eps), "finite and not negative")
-    _, s_acc = numerics_norm.accumulator_scale(count, _constant(site, "weight"))
-    bias = _constant(site, "bias")
-    if bias is not None and float(bias.abs().max()) > s_acc * numerics_norm.MAX_BETA:
-        return Reason("range", "bias next to the weight", "beyond 2^30 steps", "a smaller bias")
-    return check_ratio(s_acc / site.result.scale_value, "accumulator to output")
+    return normalizing.check_norm(site, _count(site))
+
+
+def _rows(site: Site, x: torch.Tensor) -> torch.Tensor:
+    kept = x.dim() - len(site.attributes["normalized_shape"])
+    return x.reshape(*x.shape[:kept], _count(site))
 
 
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
     x, out = tensor(tensors, "inp"), site.result
-    affine = numerics_norm.affine_parameters(
-        _count(site),
-        _constant(site, "weight"),
-        _constant(site, "bias"),
-        site.attributes["eps"],
-        site.block("inp").scale_value,
-        out.scale_value,
-    )
-    bounds = (out.quant_min, out.quant_max)
-    kept = x.dim() - len(site.attributes["normalized_shape"])
-    rows = x.reshape(*x.shape[:kept], _count(site))
-    codes = numerics_norm.layer_norm(rows, affine, out.zero_point_value, *bounds, out.dtype)
-    return codes.reshape(x.shape)
+    affine = normalizing.affine(site, _count(site))
+    grid = (out.zero_point_value, out.quant_min, out.quant_max, out.dtype)
+    return numerics_norm.layer_norm(_rows(site, x), affine, *grid).reshape(x.shape)
+
+
+def _supported(site: Site, target: Target) -> Reason | None:
+    return check_rank(site, target) or _covers(site)
+
+
+def _lower(opcode: str) -> Callable[[Site, Builder], None]:
+    def lower(site: Site, builder: Builder) -> None:
+        order = builder.order_of("inp")
+        shape = site.attributes["normalized_shape"]
+        first = len(order) - len(shape)
+        multiplier = normalizing.affine(site, _count(site)).multiplier
+        params = normalizing.params(site, builder, multiplier)
+        params.axes = [place for place, axis in enumerate(order) if axis >= first]
+        params.affineAxes = params.axes
+        perm = [axis - first for axis in order if axis >= first]
+        normalizing.emit_norm(site, builder, opcode, _count(site), order, shape, perm, params)
+
+    return lower
 
 
 def _native(tensors: Tensors, attributes: Attributes) -> _Results:
@@ -142,6 +138,7 @@ register(
         annotation=Annotation(
             (_aten.native_layer_norm.default, _aten.layer_norm.default), activations=("input",)
         ),
+        runtime=Runtime(_supported, _lower("layer_norm"), Layout.FREE),
     )
 )
 
@@ -165,12 +162,12 @@ def _aten_rms_norm(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
     return torch.rms_norm(x, attributes["normalized_shape"], weight, attributes["eps"])
 
 
-def _no_formula(site: Site) -> Reason | None:
-    return Reason("formula", "no integer formula for rms_norm", "", "float")
-
-
-def _unreachable(site: Site, tensors: Tensors) -> torch.Tensor:
-    raise ValueError(f"{site.name}: {_no_formula(site)}")
+def _reference_rms(site: Site, tensors: Tensors) -> torch.Tensor:
+    x, out = tensor(tensors, "inp"), site.result
+    affine = normalizing.affine(site, _count(site))
+    zero_point = site.block("inp").zero_point_value
+    grid = (out.zero_point_value, out.quant_min, out.quant_max, out.dtype)
+    return numerics_norm.rms_norm(_rows(site, x), zero_point, affine, *grid).reshape(x.shape)
 
 
 register(
@@ -181,9 +178,10 @@ register(
             attributes=("int[] normalized_shape", "Tensor? weight", "float eps"),
             anchors={_aten.rms_norm.default: _parse_rms_norm},
             aten=_aten_rms_norm,
-            reference=_unreachable,
-            covers=_no_formula,
+            reference=_reference_rms,
+            covers=_covers,
         ),
         annotation=Annotation((_aten.rms_norm.default,), activations=("input",)),
+        runtime=Runtime(_supported, _lower("rms_norm"), Layout.FREE),
     )
 )

@@ -7,42 +7,40 @@ outside the contract, because codes of 1/256 would be all it could show.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from fused_quant import numerics, numerics_norm
 from fused_quant.numerics_norm import SOFTMAX_SCALE, SOFTMAX_ZERO_POINT
-from fused_quant.ops.common import check_int8_activations, parser, tensor
+from fused_quant.ops import normalizing
+from fused_quant.ops.common import check_rank, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
     Attributes,
     FixedOutput,
     Fusion,
+    Layout,
     Operand,
     OpSpec,
+    Runtime,
     Site,
     Tensors,
 )
 from fused_quant.reasons import Reason
+from fused_quant.target import Target
+
+if TYPE_CHECKING:
+    from fused_quant.lowering import Builder
 
 _aten = torch.ops.aten
 
 
-def _axis(site: Site) -> int:
-    return int(site.attributes["dim"]) % len(site.shapes["inp"])
-
-
 def _covers(site: Site) -> Reason | None:
-    reason = check_int8_activations(site, ["inp"])
+    reason = normalizing.check_softmax(site)
     if reason is not None:
         return reason
-    rank, axis = len(site.shapes["inp"]), site.attributes["dim"]
-    if not -rank <= axis < rank:
-        return Reason("rank", f"input rank with dim={axis}", str(rank), "a dimension of the input")
-    count = site.shapes["inp"][_axis(site)]
-    if not 0 < count <= numerics_norm.MAX_SOFTMAX_ELEMENTS:
-        limit = f"1 to {numerics_norm.MAX_SOFTMAX_ELEMENTS}"
-        return Reason("overflow", "elements of a softmax", str(count), limit)
     scale = site.result.scale_value
     if scale < SOFTMAX_SCALE:
         return Reason("scale", "scale of the output", repr(scale), "1/256 or more")
@@ -55,7 +53,7 @@ def _on_contract_grid(site: Site) -> bool:
 
 
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
-    out, axis = site.result, _axis(site)
+    out, axis = site.result, normalizing.softmax_axis(site)
     bounds = (out.quant_min, out.quant_max) if _on_contract_grid(site) else (-128, 127)
     rows = tensor(tensors, "inp").movedim(axis, -1)
     codes = numerics_norm.softmax(rows, site.block("inp").scale_value, *bounds).movedim(-1, axis)
@@ -73,6 +71,17 @@ def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
 
 def _aten_softmax(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
     return torch.softmax(tensor(tensors, "inp"), attributes["dim"])
+
+
+def _supported(site: Site, target: Target) -> Reason | None:
+    return check_rank(site, target) or _covers(site)
+
+
+def _lower(site: Site, builder: Builder) -> None:
+    ratio = SOFTMAX_SCALE / site.result.scale_value  # 1 on the contract's grid: R is the identity
+    params = normalizing.params(site, builder, numerics.multiplier_from_ratio(ratio))
+    table = numerics_norm.exponentials(site.block("inp").scale_value).numpy()
+    normalizing.emit_softmax(site, builder, "softmax", params, {"exponentials": (table, "s16")})
 
 
 register(
@@ -95,5 +104,6 @@ register(
             (_aten.softmax.int, _aten._softmax.default),
             fixed_output=FixedOutput(SOFTMAX_SCALE, SOFTMAX_ZERO_POINT),
         ),
+        runtime=Runtime(_supported, _lower, Layout.FREE),
     )
 )

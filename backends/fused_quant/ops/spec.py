@@ -237,6 +237,7 @@ class OpSpec:
     runtime: Runtime | None = None
     targets: tuple[Any, ...] = ()  # of an operator without fusion
     moves_data: bool = False  # copies elements: commutes with quantize and dequantize
+    reads_codes: bool = False  # knows only the order of its input's elements: codes will do
     namespace: str = NAMESPACE
 
     @property

@@ -20,6 +20,7 @@ from fused_quant.ops.padding import zero_padding
 
 DEQUANTIZES = (graph.DEQUANTIZE, graph.DEQUANTIZE_CHANNEL)
 QUANTIZES = (graph.QUANTIZE,)
+_LARGEST_SCALE = 2.0**110  # the largest distance of two codes, 2^16, is a finite float32
 
 
 def normalize_edges(gm: GraphModule) -> None:
@@ -31,6 +32,7 @@ def normalize_edges(gm: GraphModule) -> None:
         _fold_moves_of_constants(gm)
         sunk = _sink_moves(gm)
         swapped = _sink_padding(gm)
+        _read_codes(gm)
         changed = copied or hoisted or sunk or swapped or _close_grid_islands(gm)
     gm.graph.eliminate_dead_code()
 
@@ -65,6 +67,25 @@ def _hoist_moves(gm: GraphModule) -> bool:
         gm.graph.erase_node(node)
         changed = True
     return changed
+
+
+def _read_codes(gm: GraphModule) -> None:
+    """An operator that knows only the order of its input's elements reads codes.
+
+    Exact while no two codes become one number: the largest must be finite.
+    """
+    for node in graph.calls(gm):
+        spec = registry.spec_of(graph.op_of(node))
+        source = node.args[0] if node.args else None
+        if spec is None or not spec.reads_codes or graph.op_of(source) != graph.DEQUANTIZE:
+            continue
+        assert isinstance(source, Node)
+        codes, scale = source.args[0], source.args[1]
+        if not isinstance(scale, float) or not 0 < scale < _LARGEST_SCALE:
+            continue
+        node.update_arg(0, codes)
+        names = (*graph.origins(source), *graph.origins(node))
+        node.meta[graph.ORIGIN] = tuple(dict.fromkeys(names))
 
 
 def _fold_moves_of_constants(gm: GraphModule) -> None:
@@ -181,10 +202,10 @@ def _keeps_grid(node: Node) -> bool:
 
 
 def value_of(node: Node) -> Node | None:
-    """The node that carries an operator's first result: itself, or its only getitem(0)."""
+    """The node that carries an operator's first result: itself, or its only used getitem."""
     if isinstance(node.meta.get("val"), torch.Tensor):
         return node
-    users = list(node.users)
+    users = [user for user in node.users if user.users]  # a result that nobody takes
     if len(users) == 1 and graph.op_of(users[0]) is graph.GETITEM and users[0].args[1] == 0:
         return users[0]
     return None

@@ -2,42 +2,12 @@
 
 #include "kernels/mean/mean.h"
 
+#include "kernels/reduce/reduce.h"
 #include "numerics/requantize.h"
 #include "op_check.h"
 
 namespace fused_quant {
 namespace {
-
-// Bit d set = stored dimension d is reduced.
-Status read_axes(const OpContext& context, const flatbuffers::Vector<uint8_t>* axes, uint32_t rank,
-                 uint32_t* mask) {
-  *mask = 0;
-  int64_t last = -1;
-  for (uint32_t i = 0; i < length_of(axes); ++i) {
-    const uint32_t axis = axes->Get(i);
-    if (axis >= rank) return context.invalid("axis out of range", axis, rank);
-    if (axis <= last) return context.invalid("axes are not ascending", axis, last + 1);
-    last = axis;
-    *mask |= 1u << axis;
-  }
-  return Status();
-}
-
-// The output's sizes are the kept ones of the input in order, disregarding sizes of one.
-Status check_output(const OpContext& context, const TensorView& x, const TensorView& y,
-                    uint32_t mask) {
-  uint32_t at = 0;
-  for (uint32_t d = 0; d < x.rank; ++d) {
-    if (x.dim[d] == 1 || (mask >> d & 1u) != 0) continue;
-    while (at < y.rank && y.dim[at] == 1) ++at;
-    const uint32_t size = at < y.rank ? y.dim[at] : 1;
-    if (size != x.dim[d]) return context.invalid("output size", size, x.dim[d]);
-    ++at;
-  }
-  while (at < y.rank && y.dim[at] == 1) ++at;
-  if (at != y.rank) return context.invalid("output has too many sizes", y.rank, at);
-  return Status();
-}
 
 // One list of alternating dimensions, filled from the innermost outwards.
 struct DimList {
@@ -114,7 +84,7 @@ Status prepare_mean(const OpContext& context, void* params, Prepared* prepared) 
   FQ_RETURN_IF_ERROR(check_dtype(context, y, schema::DType_s8, "output dtype"));
   uint32_t mask = 0;
   FQ_RETURN_IF_ERROR(read_axes(context, given->axes(), x.rank, &mask));
-  FQ_RETURN_IF_ERROR(check_output(context, x, y, mask));
+  FQ_RETURN_IF_ERROR(check_reduced_shape(context, x, y, mask));
   FQ_RETURN_IF_ERROR(check_zero_point(context, given->input_zero_point(), x.dtype));
   FQ_RETURN_IF_ERROR(check_zero_point(context, given->output_zero_point(), y.dtype));
   FQ_RETURN_IF_ERROR(check_multiplier(context, given->multiplier(), given->shift()));

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// amax: the largest element over some stored dimensions, on another grid.
+//
+//   q = clamp(output_zero_point + R(max(x) - input_zero_point; multiplier, shift))
+//
+// Equal grids have R = identity. Sizes of one may be kept or dropped. |x - input_zero_point| <=
+// 255.
+#pragma once
+
+#include "op.h"
+
+namespace fused_quant {
+
+// Inputs: x (s8). Output: q (s8).
+Status prepare_amax(const OpContext& context, void* params, Prepared* prepared);
+void amax_s8_scalar(const Step& step);
+
+}  // namespace fused_quant

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+#include "kernels/softmax/softmax.h"
+
+#include "numerics/bits.h"
+#include "op_check.h"
+
+namespace fused_quant {
+namespace {
+
+constexpr uint32_t kLongest = 65536;
+constexpr uint32_t kEntries = 256;
+
+// e / sum in units of 1/256, for a row whose exponentials add up to `sum`.
+struct Share {
+  uint32_t reciprocal;
+  uint32_t shift;  // 14..30, behind the shift by 8
+
+  explicit Share(uint32_t sum) {
+    const uint32_t zeros = leading_zeros(sum);
+    reciprocal = 0x7fffffffu / (((sum << (zeros - 1)) + (1u << 14)) >> 15);
+    shift = 31 - zeros;
+  }
+
+  // Shifting by 8 first changes nothing: the rounding term is a multiple of 2^8. The product stays
+  // below 2^31.
+  int32_t operator()(int16_t e) const {
+    const uint32_t product = static_cast<uint32_t>(e) * reciprocal;
+    const uint32_t share = ((product >> 8) + (1u << (shift - 1))) >> shift;
+    return static_cast<int32_t>(share < 255 ? share : 255);
+  }
+};
+
+}  // namespace
+
+Status prepare_softmax(const OpContext& context, void* params, Prepared* prepared) {
+  FQ_RETURN_IF_ERROR(check_operand_counts(context, 2, 2, 1));
+  const auto* given = context.params<schema::NormalizeParams>();
+  if (given == nullptr) return context.invalid("softmax without NormalizeParams");
+  auto* p = new_params<SoftmaxParams>(params, prepared);
+  FQ_RETURN_IF_ERROR(prepare_rows(context, *given, kLongest, &p->rows));
+  FQ_RETURN_IF_ERROR(prepare_normalize_output(context, *given, &p->output));
+  FQ_RETURN_IF_ERROR(check_constant(context, 1, schema::DType_s16, kEntries));
+  const auto* table = static_cast<const int16_t*>(context.input(1).data);
+  return check_decay<int16_t>(context, table, kEntries, 32767);
+}
+
+void softmax_s8_scalar(const Step& step) {
+  const auto& p = step.params<SoftmaxParams>();
+  const int16_t* table = step.input<int16_t>(1);
+  for_each_pair(p.rows.starts, [&](uint32_t start, uint32_t) {
+    const int8_t* x = step.input<int8_t>(0) + start;
+    int8_t* y = step.output<int8_t>(0) + start;
+    int32_t largest = -128;
+    for_each_pair(p.rows.elements,
+                  [&](uint32_t i, uint32_t) { largest = x[i] > largest ? x[i] : largest; });
+    uint32_t sum = 0;
+    for_each_pair(p.rows.elements, [&](uint32_t i, uint32_t) {
+      sum += static_cast<uint32_t>(table[largest - x[i]]);
+    });
+    const Share share(sum);
+    for_each_pair(p.rows.elements, [&](uint32_t i, uint32_t) {
+      y[i] = static_cast<int8_t>(p.output(share(table[largest - x[i]])));
+    });
+  });
+}
+
+}  // namespace fused_quant

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Cases of softmax (parameters: tests/support/from_spec.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.grid import LARGE_SIZES, ZERO_POINTS
+
+CONTRACT = (1 / 256, -128)
+
+
+def _case(shape: tuple[int, ...], dim: int, **others: Any) -> dict[str, Any]:
+    """On the contract's grid unless `out` says otherwise."""
+    s_out, zo = others.pop("out", CONTRACT)
+    s_in, zx = others.pop("s_in", 0.05), others.pop("zx", 3)
+    grid = {"scales": (s_in, s_out), "zero_points": (zx, zo)}
+    return {"op": "softmax", "shapes": (shape,), "attributes": (dim,), **grid, **others}
+
+
+GRID: list[dict[str, Any]] = [
+    *(_case((2, size), -1) for size in (*range(1, 18), *LARGE_SIZES)),
+    *(_case((batch, 3, 4, 5), dim) for batch in (1, 2, 3) for dim in (0, 1, -1, -2)),
+    *(_case((3, 7), 1, zx=zx, out=(1 / 128, zo)) for zx in (-128, 127) for zo in ZERO_POINTS),
+    *(_case((4, 9), 1, s_in=s_in, bounds=(-128, 127)) for s_in in (2**-8, 0.1, 1.0, 7.5)),
+    *(_case((4, 9), 0, out=(s_out, zo)) for s_out in (0.005, 0.02, 1.0) for zo in (-128, 0)),
+]
+
+PITFALLS: dict[str, list[dict[str, Any]]] = {
+    "zero_point_any_axis": [_case((2, 3, 4), dim, zx=77, out=(0.01, -5)) for dim in (0, 1, -1, -2)],
+    "overflow_longest_sums": [
+        _case((1, 65536), 1, codes=([[code] * 65536],), s_in=2**-10) for code in (-128, 127)
+    ],
+    "range_hostile_scales": [_case((3, 40), 1, s_in=s_in) for s_in in (2.0**-100, 2.0**100)],
+    "rounding_ties_equal_codes": [_case((2, n), 1, codes=([[5] * n] * 2,)) for n in (2, 3, 512)],
+}
