@@ -200,3 +200,30 @@ def test_beta_is_clipped_and_a_ratio_without_multiplier_is_an_error() -> None:
     assert parameters.beta.tolist() == [2**30, -(2**30), 0]
     with pytest.raises(ValueError, match="scale ratio"):
         numerics_norm.affine_parameters(3, torch.full((3,), 1e9), None, 1e-5, 0.1, 1e-9)
+
+
+@pytest.mark.parametrize("count", [1, 2, 17, 1000, 65536])
+@pytest.mark.parametrize("s_in", [2.0**-9, 0.05, 0.25, 3.0])
+def test_log_softmax_within_its_bound_of_float64(count: int, s_in: float) -> None:
+    """0.5 codes for the last rounding, 4e-5 for tables and sums."""
+    generator = torch.Generator().manual_seed(count)
+    x = torch.randint(-128, 128, (3, count), generator=generator).to(torch.int8)
+    scale = float(torch.tensor(s_in))
+    exact = torch.log_softmax(x.double() * scale, -1)
+    for s_out in (scale, 0.0625, 2.0**-7):
+        got = numerics_norm.log_softmax(x, scale, s_out, 0, -(2**31), 2**31 - 1, torch.int64)
+        assert float((got - exact / s_out).abs().max()) <= 0.5 + 4e-5 / s_out
+
+
+@pytest.mark.parametrize("count", [1, 3, 64, 1000, 4096])
+@pytest.mark.parametrize("zero_point", [-128, -3, 127])
+def test_rms_norm_within_a_code_of_float64(count: int, zero_point: int) -> None:
+    generator = torch.Generator().manual_seed(count)
+    x = torch.randint(-128, 128, (4, count), generator=generator).to(torch.int8)
+    gamma = torch.randn(count, generator=generator)
+    real = (x.double() - zero_point) * 0.03125
+    exact = real / (real.square().mean(-1, keepdim=True) + 1e-5).sqrt() * gamma.double()
+    s_out = float((exact.abs().max() / 127).float())
+    affine = numerics_norm.affine_parameters(count, gamma, None, 1e-5, 0.03125, s_out)
+    got = numerics_norm.rms_norm(x, zero_point, affine, 0, -128, 127, torch.int8)
+    assert float((got - exact / s_out).abs().max()) <= 1
