@@ -180,6 +180,10 @@ def _torn(units: _Units, groups: list[list[Node]], tags: dict[str, int]) -> set[
 
 
 def _is_integer(node: Node) -> bool:
+    """True for computed indices; what reads codes has an integer result of the delegate's own."""
+    spec = registry.spec_of(graph.op_of(node))
+    if spec is not None and spec.reads_codes:
+        return False
     val = node.meta.get("val")
     return isinstance(val, torch.Tensor) and val.dtype in (torch.int32, torch.int64)
 
