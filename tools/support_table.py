@@ -29,7 +29,14 @@ _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _KERNELS = _ROOT / "runtime" / "kernels" / "kernels.inc"
 _OPERATORS = "fused_quant.ops"
 _HEADER = ("Operator", "ATen calls it stands for", "Runtime operator", "Types", "What it computes")
-_TYPES = {"s8": "int8", "u8": "uint8", "s16": "int16", "s32": "int32", "f32": "float32"}
+_TYPES = {
+    "s8": "int8",
+    "u8": "uint8",
+    "s16": "int16",
+    "s32": "int32",
+    "s64": "int64",
+    "f32": "float32",
+}
 
 
 def kernel_types() -> dict[str, list[str]]:
