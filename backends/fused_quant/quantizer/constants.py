@@ -17,7 +17,8 @@ def keep_made_tensors(model: GraphModule) -> None:
     """Replace calls that fill a float tensor with one value by a constant, in place.
 
     Conversion quantizes a constant ahead of time; a call would be quantized at run time, from a
-    float tensor in the middle of the network. A tensor that is written to stays a call.
+    float tensor in the middle of the network. A tensor that is written to, by itself or
+    through a view, stays a call.
     """
     for node in graph.calls(model):
         if graph.op_of(node) in _MAKERS and _is_constant(node):
@@ -34,9 +35,16 @@ def _is_constant(node: Node) -> bool:
     sizes = graph.shape_of(node)
     if not all(isinstance(size, int) for size in sizes) or value.numel() > _LARGEST:
         return False
-    return not any(_writes(user) for user in node.users)
+    return not _is_written(node)
 
 
-def _writes(user: Node) -> bool:
-    schema = getattr(graph.op_of(user), "_schema", None)
-    return schema is not None and schema.is_mutable
+def _is_written(node: Node) -> bool:
+    """True if a user writes to the tensor, or to a view of it."""
+    for user in node.users:
+        schema = getattr(graph.op_of(user), "_schema", None)
+        if schema is None:
+            continue
+        is_view = any(result.alias_info is not None for result in schema.returns)
+        if schema.is_mutable or (is_view and _is_written(user)):
+            return True
+    return False
