@@ -71,3 +71,8 @@ def install() -> None:
     remember_composite_operators()
     skip_batch_norm_patterns()
     skip_patterns_of_other_convolutions()
+
+
+def pytest_configure() -> None:
+    """As a plugin (`-p tests.support.speedups`), for tests that are not ours."""
+    install()
