@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -53,7 +54,17 @@ def run(arguments: Sequence[str], report: pathlib.Path) -> tuple[int, str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += ["-p", "fused_quant.testing.suite_plugin", "-m", "backend_fused_quant"]
     command += ["--fused-quant-report", str(report), *arguments]
-    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False)
+    # Not in the checkout: its pytest settings are not meant for the tests of others.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTEST_ADDOPTS", None)
+    done = subprocess.run(
+        command,
+        cwd=report.parent,
+        env=environment,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
