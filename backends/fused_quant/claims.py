@@ -188,6 +188,30 @@ def _is_integer(node: Node) -> bool:
     return isinstance(val, torch.Tensor) and val.dtype in (torch.int32, torch.int64)
 
 
+def _constant_chains(units: _Units, tags: dict[str, int]) -> dict[str, int]:
+    """Partition of calls that the fused copy has folded into a constant of one partition.
+
+    They depend on constants alone, so they join it without a cycle. What other nodes read too stays
+    outside, and gives the delegate an input.
+    """
+    chains: dict[str, set[int | None]] = {}
+    for constant in units.gm.graph.nodes:
+        if constant.op == "get_attr":
+            readers = [name for user in constant.users for name in graph.origins(user)]
+            users = {tags.get(name) for name in readers if name in units.calls}
+            for name in graph.origins(constant):
+                if name in units.calls and name not in tags:
+                    chains.setdefault(name, set()).update(users)
+    joined = {name: users.pop() for name, users in chains.items() if len(users) == 1}
+    found = {name: index for name, index in joined.items() if index is not None}
+    nodes = [node for node in units.program.graph.nodes if node.name in found]
+    for node in reversed(nodes):  # users first
+        index = found[node.name]
+        if any(tags.get(u.name, found.get(u.name)) != index for u in node.users):
+            del found[node.name]
+    return found
+
+
 def _partitions(units: _Units, target: Target) -> dict[str, int]:
     """Program node name -> partition; drops units until no node is in two partitions."""
     while True:
@@ -207,6 +231,6 @@ def _partitions(units: _Units, target: Target) -> dict[str, int]:
                 tags.update(dict.fromkeys(names, index))
         conflicting |= _torn(units, groups, tags)
         if not idle and not conflicting:
-            return tags
+            return tags | _constant_chains(units, tags)
         units.drop(conflicting, _SPLIT)
         units.drop(idle, _IDLE)

@@ -59,12 +59,12 @@ def _network(
     parameters: list[Node] = list(bound["params"])
     if len(parameters) != count * each or (bound["train"] and bound["dropout"]):
         return None
-    batch_first = bound["batch_first"]
+    time = 1 if bound["batch_first"] else 0
 
     def run(x: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         first = [state.unbind(0) for state in tensors[: len(states)]]
         weights = tensors[len(states) :]
-        sequence = x.transpose(0, 1) if batch_first else x
+        sequence = x
         last: list[tuple[Tensor, ...]] = []
         for level in range(bound["num_layers"]):
             sides = []
@@ -72,14 +72,13 @@ def _network(
                 index = level * directions + direction
                 w_ih, w_hh, *biases = weights[index * each : (index + 1) * each]
                 b_ih, b_hh = biases or (None, None)
-                gates = linear(sequence, w_ih, b_ih).unbind(0)
+                gates = linear(sequence, w_ih, b_ih).unbind(time)
                 ordered = gates[::-1] if direction else gates
                 outputs, final = layer(ordered, [state[index] for state in first], w_hh, b_hh)
-                sides.append(torch.stack(outputs[::-1] if direction else outputs))
+                sides.append(torch.stack(outputs[::-1] if direction else outputs, time))
                 last.append(final)
             sequence = sides[0] if directions == 1 else torch.cat(sides, -1)
-        result = sequence.transpose(0, 1) if batch_first else sequence
-        return (result, *(torch.stack(list(state)) for state in zip(*last, strict=True)))
+        return (sequence, *(torch.stack(list(state)) for state in zip(*last, strict=True)))
 
     return [bound["input"], *states, *parameters], run
 
