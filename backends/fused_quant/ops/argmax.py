@@ -14,7 +14,7 @@ from fused_quant import graph
 from fused_quant.ops import reducing
 from fused_quant.ops.common import check_rank
 from fused_quant.ops.registry import register
-from fused_quant.ops.spec import Layout, OpSpec, Runtime, Site
+from fused_quant.ops.spec import Annotation, Layout, OpSpec, Runtime, Site
 from fused_quant.reasons import Reason
 from fused_quant.target import Target
 
@@ -54,6 +54,7 @@ register(
     OpSpec(
         name="argmax",
         targets=(torch.ops.aten.argmax.default,),
+        annotation=Annotation((torch.ops.aten.argmax.default,), unasked=False),
         runtime=Runtime(_supported, _lower, Layout.FREE),
         reads_codes=True,
     )

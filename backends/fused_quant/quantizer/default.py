@@ -81,7 +81,9 @@ def _of_spec(
             node_filter=annotation.condition,
             shares_input=annotation.sharing is Sharing.INPUT,
             fixed_output=annotation.fixed_output,
-            moves_data=spec.moves_data and not every_operator,
+            moves_data=spec.moves_data,
+            starts=every_operator,
+            reads_codes=spec.reads_codes,
         )
         for target in annotation.targets
         if target not in known

@@ -61,7 +61,8 @@ class OpQuantizer:
     per-channel weights of a transposed convolution. activations, weights, others: names of ATen
     arguments, tensors or lists of tensors; those in `others` stay in float unless config.bias says
     otherwise. node_filter: further condition. shares_input: the output has the first activation's
-    parameters. moves_data: with it, the operator is only annotated behind a quantized producer.
+    parameters. moves_data: with it, the operator is only annotated behind a quantized producer,
+    unless `starts` is set. reads_codes: only the input is quantized, the result holds no codes.
     fuses_activation: a clamping activation behind the operator is quantized together with it.
     fixed_output: 8-bit parameters of an output whose range is known whatever the data.
     """
@@ -77,6 +78,8 @@ class OpQuantizer:
     fuses_activation: bool = True
     fixed_output: FixedOutput | None = None
     moves_data: bool = False
+    starts: bool = False
+    reads_codes: bool = False
 
     @property
     def name(self) -> str:
@@ -101,6 +104,11 @@ class OpQuantizer:
             _tensors(bound, names) for names in (self.activations, self.weights, self.others)
         )
         observed = (*activations, *weights)
+        if self.reads_codes:
+            if observed and all(map(_is_observable, observed)):
+                spec = _resolved(self.config.input_activation, node)
+                claim(node, self.name, dict.fromkeys(observed, spec), None)
+            return
         values = _values_of(node) if self.moves_data else _one(value_of(node))
         if not observed or not values or not all(map(_is_observable, (*observed, *values))):
             return
@@ -157,7 +165,7 @@ class OpQuantizer:
     def _annotate_sharing(self, node: Node, values: list[Node], source: Node, tag: str) -> None:
         """The output shares the parameters of the edge into the node, which is in front of it."""
         spec = output_spec(source)
-        if spec is None and not self.moves_data:
+        if spec is None and (self.starts or not self.moves_data):
             spec = _resolved(self.config.input_activation, node)
         if spec is None:
             return
