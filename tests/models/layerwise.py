@@ -39,13 +39,6 @@ def _linear(t: Tensors, a: Attributes) -> torch.Tensor:
     return functional.linear(x, weight, t["bias"])
 
 
-def _add(t: Tensors, a: Attributes) -> torch.Tensor:
-    x, other = t["inp"], t["other"]
-    assert x is not None
-    assert other is not None
-    return torch.add(x, other, alpha=a.get("alpha", 1))
-
-
 def _unary(function: Callable[..., Any]) -> Callable[[Tensors, Attributes], torch.Tensor]:
     def call(t: Tensors, a: Attributes) -> torch.Tensor:
         result = function(t["inp"], **a)
@@ -55,17 +48,71 @@ def _unary(function: Callable[..., Any]) -> Callable[[Tensors, Attributes], torc
     return call
 
 
+def _conv1d(t: Tensors, a: Attributes) -> torch.Tensor:
+    x, weight = t["inp"], t["weight"]
+    assert x is not None
+    assert weight is not None
+    padding = list(a["padding"])
+    if len(padding) == 2:
+        x, padding = functional.pad(x, padding), [0]
+    return functional.conv1d(x, weight, t["bias"], a["stride"], padding, a["dilation"], a["groups"])
+
+
+def _convolution(t: Tensors, a: Attributes) -> torch.Tensor:
+    return torch.ops.aten.convolution(t["inp"], t["weight"], t["bias"], **a)
+
+
+def _binary(
+    function: Callable[..., torch.Tensor],
+) -> Callable[[Tensors, Attributes], torch.Tensor]:
+    def call(t: Tensors, a: Attributes) -> torch.Tensor:
+        numbers = dict(a)
+        other = t["other"] if "other" in t else numbers.pop("other")
+        return function(t["inp"], other, **numbers)
+
+    return call
+
+
+def _layer_norm(t: Tensors, a: Attributes) -> torch.Tensor:
+    x = t["inp"]
+    assert x is not None
+    return functional.layer_norm(x, **a)
+
+
+def _embedding(t: Tensors, a: Attributes) -> torch.Tensor:
+    weight = t["weight"]
+    assert weight is not None
+    return weight[a["indices"]]
+
+
 _aten = torch.ops.aten
 FLOAT: dict[str, Callable[[Tensors, Attributes], torch.Tensor]] = {
+    "conv1d": _conv1d,
     "conv2d": _conv2d,
+    "convolution": _convolution,
     "linear": _linear,
-    "add": _add,
+    "bmm": _binary(torch.matmul),
+    "embedding": _embedding,
+    "add": _binary(torch.add),
+    "sub": _binary(torch.sub),
+    "mul": _binary(torch.mul),
     "relu": _unary(_aten.relu),
     "hard_tanh": _unary(lambda x, min_val, max_val: torch.clamp(x, min_val, max_val)),
+    "sigmoid": _unary(torch.sigmoid),
+    "tanh": _unary(torch.tanh),
+    "silu": _unary(functional.silu),
+    "gelu": _unary(functional.gelu),
+    "hardswish": _unary(functional.hardswish),
+    "hardsigmoid": _unary(functional.hardsigmoid),
+    "softmax": _unary(torch.softmax),
+    "log_softmax": _unary(torch.log_softmax),
+    "native_layer_norm": _layer_norm,
     "max_pool2d_with_indices": _unary(_aten.max_pool2d_with_indices),
     "avg_pool2d": _unary(_aten.avg_pool2d),
     "adaptive_avg_pool2d": _unary(_aten.adaptive_avg_pool2d),
     "mean": _unary(_aten.mean.dim),
+    "upsample_nearest2d": _unary(_aten.upsample_nearest2d.default),
+    "cat": _unary(torch.cat),
     "requantize": _unary(lambda x: x),
 }
 
@@ -95,13 +142,15 @@ def _dequantize(codes: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tens
 def float_codes(bound: Mapping[str, Any], operator: str) -> torch.Tensor:
     """Codes (int64) of dequantize -> ATen -> quantize for one call with `bound` arguments."""
     blocks = [name.removesuffix("_scale") for name in bound if name.endswith("_scale")]
-    tensors: dict[str, torch.Tensor | None] = {}
+    tensors: dict[str, Any] = {}
     for name in blocks:
         if name == "out":
             continue
-        value, scale = bound[name], bound[f"{name}_scale"]
-        if value is not None and scale is not None:
-            value = _dequantize(value, scale, bound[f"{name}_zero_point"])
+        value, scale, zero_point = (bound[name + end] for end in ("", "_scale", "_zero_point"))
+        if isinstance(value, (list, tuple)):
+            value = list(map(_dequantize, value, scale, zero_point))
+        elif value is not None and scale is not None:
+            value = _dequantize(value, scale, zero_point)
         tensors[name] = value
     fields = ("scale", "zero_point", "dtype", "quant_min", "quant_max")
     known = {f"{block}_{field}" for block in blocks for field in fields} | set(tensors)
