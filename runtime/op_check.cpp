@@ -40,6 +40,11 @@ Status check_dtype(const OpContext& context, const TensorView& view, schema::DTy
   return view.dtype == dtype ? Status() : context.invalid(what, view.dtype, dtype);
 }
 
+Status check_signed(const OpContext& context, const TensorView& view, const char* what) {
+  if (view.dtype == schema::DType_s16) return Status();
+  return check_dtype(context, view, schema::DType_s8, what);
+}
+
 Status check_rank(const OpContext& context, const TensorView& view, uint32_t rank,
                   const char* what) {
   return view.rank == rank ? Status() : context.invalid(what, view.rank, rank);

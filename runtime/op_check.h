@@ -44,6 +44,19 @@ constexpr int32_t max_distance_s8(int32_t zero_point) {
   return zero_point < 0 ? 127 - zero_point : zero_point + 128;
 }
 
+// The same of an s16 tensor: 32768 to 65535.
+constexpr int32_t max_distance_s16(int32_t zero_point) {
+  return zero_point < 0 ? 32767 - zero_point : zero_point + 32768;
+}
+
+// The same of a dtype whose codes are signed: s16, or else s8.
+constexpr int32_t max_distance(schema::DType dtype, int32_t zero_point) {
+  return dtype == schema::DType_s16 ? max_distance_s16(zero_point) : max_distance_s8(zero_point);
+}
+
+// s8 or s16.
+Status check_signed(const OpContext& context, const TensorView& view, const char* what);
+
 // |sum of `terms` differences of s8 codes from their zero point| fits int32.
 Status check_sum_s8(const OpContext& context, uint64_t terms, int32_t zero_point);
 

@@ -27,8 +27,9 @@ struct AddParams {
   int32_t clamp_max;
 };
 
-// Inputs: a, b (s8). Output: q (s8).
+// Inputs: a, b. Output: q. All s8 or all s16.
 Status prepare_add(const OpContext& context, void* params, Prepared* prepared);
 void add_s8_scalar(const Step& step);
+void add_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

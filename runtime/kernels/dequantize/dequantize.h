@@ -19,8 +19,9 @@ struct DequantizeParams {
   int32_t zero_point;
 };
 
-// Inputs: q (s8). Output: y (f32).
+// Inputs: q (s8 or s16). Output: y (f32).
 Status prepare_dequantize(const OpContext& context, void* params, Prepared* prepared);
 void dequantize_s8_scalar(const Step& step);
+void dequantize_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

@@ -5,7 +5,8 @@
 //   q = clamp(output_zero_point + R((a - zero_point_a) * (b - zero_point_b);
 //                                   output_multiplier, output_shift), lo, hi)
 //
-// Shapes broadcast as those of add do. |product| <= 255 * 255.
+// Shapes broadcast as those of add do. |product| <= 2^31 - 1 for every code, which
+// prepare verifies (s8: 255 * 255; s16 with zero points 0: 2^30).
 #pragma once
 
 #include "op.h"
@@ -23,8 +24,9 @@ struct MulParams {
   int32_t clamp_max;
 };
 
-// Inputs: a, b (s8). Output: q (s8).
+// Inputs: a, b. Output: q. All s8 or all s16.
 Status prepare_mul(const OpContext& context, void* params, Prepared* prepared);
 void mul_s8_scalar(const Step& step);
+void mul_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

@@ -32,6 +32,7 @@ Status prepare_permute(const OpContext& context, void* params, Prepared* prepare
 }
 
 void permute_x8_scalar(const Step& step) { permute<uint8_t>(step); }
+void permute_x16_scalar(const Step& step) { permute<uint16_t>(step); }
 void permute_x32_scalar(const Step& step) { permute<uint32_t>(step); }
 
 }  // namespace fused_quant

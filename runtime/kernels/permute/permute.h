@@ -16,6 +16,7 @@ struct PermuteParams {
 // Inputs: x. Output: y, of the same dtype.
 Status prepare_permute(const OpContext& context, void* params, Prepared* prepared);
 void permute_x8_scalar(const Step& step);   // elements of one byte
+void permute_x16_scalar(const Step& step);  // elements of two bytes
 void permute_x32_scalar(const Step& step);  // elements of four bytes
 
 }  // namespace fused_quant

@@ -6,6 +6,27 @@
 #include "op_check.h"
 
 namespace fused_quant {
+namespace {
+
+template <typename T>
+void quantize(const Step& step) {
+  const auto& p = step.params<QuantizeParams>();
+  const float* x = step.input<float>(0);
+  T* y = step.output<T>(0);
+  const uint32_t stride = p.loop.stride[0][p.loop.rank - 1];
+  const int32_t lo = p.clamp_min - p.zero_point;
+  const int32_t hi = p.clamp_max - p.zero_point;
+  for_each_row(p.loop, [&](uint32_t to, const uint32_t(&from)[1], uint32_t length) {
+    const float* x_row = x + from[0];
+    T* y_row = y + to;
+    for (uint32_t i = 0; i < length; ++i) {
+      const uint32_t steps = multiply_f32(float_bits(x_row[i * stride]), p.inverse_scale);
+      y_row[i] = static_cast<T>(p.zero_point + round_to_range(steps, lo, hi));
+    }
+  });
+}
+
+}  // namespace
 
 Status prepare_quantize(const OpContext& context, void* params, Prepared* prepared) {
   FQ_RETURN_IF_ERROR(check_operand_counts(context, 1, 1, 1));
@@ -14,7 +35,7 @@ Status prepare_quantize(const OpContext& context, void* params, Prepared* prepar
   const TensorView x = context.input(0);
   const TensorView y = context.output(0);
   FQ_RETURN_IF_ERROR(check_dtype(context, x, schema::DType_f32, "input dtype"));
-  FQ_RETURN_IF_ERROR(check_dtype(context, y, schema::DType_s8, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_signed(context, y, "output dtype"));
   FQ_RETURN_IF_ERROR(check_zero_point(context, given->zero_point(), y.dtype));
   FQ_RETURN_IF_ERROR(check_clamp(context, given->clamp_min(), given->clamp_max(), y.dtype));
   FQ_RETURN_IF_ERROR(check_scale(context, given->inverse_scale()));
@@ -27,21 +48,7 @@ Status prepare_quantize(const OpContext& context, void* params, Prepared* prepar
   return Status();
 }
 
-void quantize_s8_scalar(const Step& step) {
-  const auto& p = step.params<QuantizeParams>();
-  const float* x = step.input<float>(0);
-  int8_t* y = step.output<int8_t>(0);
-  const uint32_t stride = p.loop.stride[0][p.loop.rank - 1];
-  const int32_t lo = p.clamp_min - p.zero_point;
-  const int32_t hi = p.clamp_max - p.zero_point;
-  for_each_row(p.loop, [&](uint32_t to, const uint32_t(&from)[1], uint32_t length) {
-    const float* x_row = x + from[0];
-    int8_t* y_row = y + to;
-    for (uint32_t i = 0; i < length; ++i) {
-      const uint32_t steps = multiply_f32(float_bits(x_row[i * stride]), p.inverse_scale);
-      y_row[i] = static_cast<int8_t>(p.zero_point + round_to_range(steps, lo, hi));
-    }
-  });
-}
+void quantize_s8_scalar(const Step& step) { quantize<int8_t>(step); }
+void quantize_s16_scalar(const Step& step) { quantize<int16_t>(step); }
 
 }  // namespace fused_quant

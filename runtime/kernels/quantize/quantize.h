@@ -22,8 +22,9 @@ struct QuantizeParams {
   int32_t clamp_max;
 };
 
-// Inputs: x (f32). Output: q (s8).
+// Inputs: x (f32). Output: q (s8 or s16).
 Status prepare_quantize(const OpContext& context, void* params, Prepared* prepared);
 void quantize_s8_scalar(const Step& step);
+void quantize_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

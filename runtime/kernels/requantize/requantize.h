@@ -11,7 +11,7 @@ namespace fused_quant {
 
 struct RequantizeParams {
   uint32_t count;
-  bool input_is_unsigned;
+  schema::DType input_dtype;
   int32_t input_zero_point;
   int32_t multiplier;
   uint32_t shift;
@@ -21,9 +21,10 @@ struct RequantizeParams {
   int32_t clamp_max;
 };
 
-// Inputs: x (s8 or u8). Output: q (s8 or u8), as many elements.
+// Inputs: x (s8, u8 or s16). Output: q (s8, u8 or s16), as many elements.
 Status prepare_requantize(const OpContext& context, void* params, Prepared* prepared);
 void requantize_s8_scalar(const Step& step);
 void requantize_u8_scalar(const Step& step);
+void requantize_s16_scalar(const Step& step);
 
 }  // namespace fused_quant
