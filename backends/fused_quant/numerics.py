@@ -215,16 +215,20 @@ def linear(x: Tensor, w: Tensor, bias: Tensor | None, zx: int) -> Tensor:
     return acc if bias is None else acc + bias.to(torch.int64)
 
 
+def add_step(sa: float, sb: float, bits: int = 8) -> float:
+    """The scale of the sum of two terms: 2 * max(sa, sb) / 2^L, L = 20 (8 bits) or 12 (16)."""
+    return 2 * max(sa, sb) / 2 ** {8: 20, 16: 12}[bits]
+
+
 def add_multipliers(
     sa: float, sb: float, so: float, bits: int = 8
 ) -> tuple[Multiplier, Multiplier, Multiplier]:
-    """(M(sa / si), M(sb / si), M(si / so)), si = 2 * max(sa, sb) / 2^L, L = 20 (8 bits) or 12 (16).
+    """(M(sa / si), M(sb / si), M(si / so)) with si = `add_step`.
 
     sa and sb may carry an alpha (then positive: the sign goes to `add`). Both operands then stay
     below 2^27, their sum below 2^28.
     """
-    left_shift = {8: 20, 16: 12}[bits]
-    si = 2 * max(sa, sb) / 2**left_shift
+    si = add_step(sa, sb, bits)
     return (
         multiplier_from_ratio(sa / si),
         multiplier_from_ratio(sb / si),

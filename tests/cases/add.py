@@ -31,6 +31,8 @@ GRID: list[dict[str, Any]] = [
             ((2, 3, 2, 2, 3, 2), (3, 1, 2, 1, 2)),
         )
     ),
+    *({"shape_a": (size,), "dtype": "int16"} for size in SIZES[::3]),
+    *({"shape_a": (batch, 3, 4), "shape_b": (4,), "dtype": "int16"} for batch in (1, 2, 3)),
 ]
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {
@@ -74,4 +76,22 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
         {"shape_a": (2, 40), "s_a": 1.0, "s_b": 1.0, "s_out": 2.0, "sign": sign} for sign in (1, -1)
     ],
     "batch_items": [{"shape_a": (batch, 2, 3, 5)} for batch in (1, 2, 3)],
+    "overflow_int16_ends": [
+        {
+            "shape_a": (4,),
+            "a": [-32768, -32768, 32767, 32767],
+            "b": [-32768, 32767, -32768, 32767],
+            "s_a": s_a,
+            "s_b": s_b,
+            "s_out": s_out,
+            "sign": sign,
+            "dtype": "int16",
+        }
+        for s_a, s_b, s_out in ((1.0, 1.0, 2.0), (1.0, 2.0**-20, 1.0), (0.3, 0.7, 2.0**-24))
+        for sign in (1, -1)
+    ],
+    "rounding_ties_int16": [
+        {"shape_a": (2, 40), "s_a": 1.0, "s_b": 1.0, "s_out": 4.0, "sign": sign, "dtype": "int16"}
+        for sign in (1, -1)
+    ],
 }

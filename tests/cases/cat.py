@@ -27,6 +27,8 @@ GRID: list[dict[str, Any]] = [
     *(_case([(2, 1, 2, 1, 3, 2), (2, 1, 2, 2, 3, 2)], dim) for dim in (3, -3)),
     _case([(5,)], 0),
     _case([(1, n % 4 + 1) for n in range(40)], 1),
+    *(_case([(2, size), (2, 3)], 1, dtype="int16") for size in SIZES[::4]),
+    *(_case([(2, 3), (2, 3)], dim, dtype="int16", scales=(0.5,) * 3) for dim in (0, 1)),
 ]
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {

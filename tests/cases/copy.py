@@ -12,6 +12,7 @@ GRID: list[dict[str, Any]] = [
     *({"shape": (size,), "dtype": "int64"} for size in (1, 2, 33)),
     *({"shape": (batch, 3, 2), "dtype": "int8"} for batch in (1, 2, 3)),
     {"shape": (), "dtype": "int8"},
+    *({"shape": (size,), "dtype": "int16"} for size in SIZES[::3]),
 ]
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {}

@@ -16,6 +16,8 @@ GRID: list[dict[str, Any]] = [
     *({"shape": (256,), "x": EVERY_CODE, "zx": zx, "scale": 0.1} for zx in ZERO_POINTS),
     {"shape": (2, 3, 2, 1, 3, 2), "perm": (5, 3, 1, 0, 2, 4)},
     {"shape": ()},
+    *({"shape": (size,), "dtype": "int16"} for size in SIZES[::3]),
+    {"shape": (2, 3, 4), "perm": (0, 2, 1), "dtype": "int16"},
 ]
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {
@@ -26,5 +28,9 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
         {"shape": (256,), "x": EVERY_CODE, "zx": zx, "scale": scale}
         for scale in (2.0**-126, 1.1754944e-38, 2.0**119, 2.0**126)
         for zx in (-128, 0, 127)
+    ],
+    "range_extreme_scales_int16": [
+        {"shape": (3,), "x": [-32768, 1, 32767], "scale": scale, "dtype": "int16"}
+        for scale in (2.0**-126, 0.1, 2.0**112)
     ],
 }

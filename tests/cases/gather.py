@@ -21,6 +21,11 @@ GRID: list[dict[str, Any]] = [
     {"shape": (2, 3, 2, 1, 2, 3), "axis": 4, "picks": (4,)},
     {"shape": (7,), "axis": 0, "picks": (2, 1, 2, 1, 2, 3)},
     {"shape": (1,), "axis": 0, "picks": ()},
+    *(
+        {"shape": (2, 3, 5), "axis": axis, "picks": (4,), "index": index, "dtype": "int16"}
+        for axis in range(3)
+        for index in ("int32", "int64")
+    ),
 ]
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {

@@ -28,6 +28,11 @@ GRID: list[dict[str, Any]] = [
     *(_case((2, 3, 4, 5), (0, 0, 0, 0, left, right)) for left in (0, 2) for right in (0, 3)),
     _case((2, 1, 2, 2, 1, 3), (1, 1, 0, 2, 1, 0, 0, 1, 2, 2, 0, 1)),
     _case((3,), (0, 0)),
+    *(
+        _case((2, 5), pad, value, dtype="int16")
+        for pad in ((1, 2), (-1, 1, 2, 0))
+        for value in (0.0, 1e30)
+    ),
 ]
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {

@@ -18,6 +18,8 @@ GRID: list[dict[str, Any]] = [
     ),
     {"shape": (2, 3, 1, 4, 2, 3), "perm": (5, 0, 4, 1, 3, 2)},
     {"shape": (7,), "perm": (0,)},
+    *({"shape": (size, 3), "perm": (1, 0), "dtype": "int16"} for size in SIZES[::3]),
+    {"shape": (2, 3, 4, 5), "perm": (0, 2, 3, 1), "dtype": "int16"},
 ]
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {

@@ -34,6 +34,8 @@ GRID: list[dict[str, Any]] = [
     *({"shape": (2, 3, 4), "perm": perm} for perm in ((0, 1, 2), (2, 1, 0), (1, 2, 0), (1, 0, 2))),
     {"shape": (2, 3, 2, 1, 3, 2), "perm": (5, 3, 1, 0, 2, 4)},
     {"shape": ()},
+    *({"shape": (size,), "dtype": "int16"} for size in SIZES[::3]),
+    {"shape": (2, 3, 4), "perm": (0, 2, 1), "dtype": "int16"},
 ]
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {
@@ -58,5 +60,17 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
     ],
     "saturation_nan_under_a_clamp": [
         {"shape": (3,), "x": [math.nan, 0.0, 1.0], "scale": 1.0, "zx": -100, "bounds": (-20, 50)}
+    ],
+    "saturation_int16": [
+        {"shape": (11,), "x": SPECIAL, "scale": scale, "dtype": "int16"}
+        for scale in (0.5, 2.0**-126)
+    ],
+    "rounding_ties_int16": [
+        {
+            "shape": (6,),
+            "x": [0.5, -0.5, 32766.5, -32767.5, 32767.5, -32768.5],
+            "scale": 1.0,
+            "dtype": "int16",
+        }
     ],
 }

@@ -8,6 +8,7 @@ from typing import Any
 from tests.support.grid import SIZES, ZERO_POINTS
 
 EVERY_CODE = list(range(-128, 128))
+INT16_ENDS = [-32768, -32767, -129, -128, -1, 0, 1, 127, 128, 32766, 32767]
 
 GRID: list[dict[str, Any]] = [
     *({"shape": (size,)} for size in SIZES),
@@ -22,6 +23,19 @@ GRID: list[dict[str, Any]] = [
         for zx in ZERO_POINTS
         for zo in ZERO_POINTS
         for ratio in (0.25, 0.3, 1.0, 1.7)
+    ),
+    *({"shape": (size,), "dtype": "int16"} for size in SIZES[::3]),
+    *({"shape": (40,), "dtype": "int16", "narrow": ("out",), "ratio": r} for r in (2.0**-8, 0.003)),
+    *(
+        {
+            "shape": (256,),
+            "x": EVERY_CODE,
+            "dtype": "int16",
+            "narrow": ("x",),
+            "zx": zx,
+            "ratio": 200.0,
+        }
+        for zx in ZERO_POINTS
     ),
 ]
 
@@ -40,4 +54,11 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
         for zp, high in ((-128, 127), (-4, 92), (0, 6), (127, 127))
     ],
     "batch_items": [{"shape": (batch, 3, 5, 2)} for batch in (1, 2, 3)],
+    "range_extreme_ratios_int16": [
+        {"shape": (11,), "x": INT16_ENDS, "ratio": ratio, "dtype": "int16"}
+        for ratio in (0.0, 2.0**-62, 2.0**-33, 2.0**-17, 0.5, 1.0, 2.0**10, 2.0**28.9)
+    ],
+    "rounding_ties_int16": [
+        {"shape": (11,), "x": INT16_ENDS, "ratio": 2.0**-k, "dtype": "int16"} for k in range(1, 9)
+    ],
 }

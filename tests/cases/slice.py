@@ -41,6 +41,15 @@ GRID: list[dict[str, Any]] = [
     {"shape": (2, 3, 4), "move": "rot90", "arguments": (1, [1, 2])},
     {"shape": (1,), "move": "slice.Tensor", "arguments": (0, 0, 1, 1)},
     {"shape": (7,), "move": "select.int", "arguments": (0, 6)},
+    *(
+        {"shape": (2, 3, 5), "move": move, "arguments": arguments, "dtype": "int16"}
+        for move, arguments in (
+            ("slice.Tensor", (1, 0, 3, 2)),
+            ("flip", ([2],)),
+            ("repeat", ([1, 1, 2],)),
+            ("select.int", (2, -1)),
+        )
+    ),
 ]
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {

@@ -55,8 +55,24 @@ REFUSED: dict[str, tuple[str, str, nn.Module, tuple[Tensor, ...]]] = {
         _unary(functional.relu, IN, OUT),
         (torch.ones(1, 2, 1, 1, 1, 1, 3),),
     ),
-    "dtype-int16": ("relu", "dtype", _unary(functional.relu, I16, I16), (ROW,)),
-    "dtype-mixed": ("relu", "dtype", _unary(functional.relu, IN, I16), (ROW,)),
+    "dtype-int32": (
+        "relu",
+        "dtype",
+        _unary(functional.relu, Grid(0.001, 0, -(2**31), 2**31 - 1, torch.int32), OUT),
+        (ROW,),
+    ),
+    "dtype-mixed": (
+        "add",
+        "dtype",
+        Graph(lambda x: I16.round(IN.round(x) + I16.round(x))),
+        (ROW,),
+    ),
+    "zero-point-int16": (
+        "relu",
+        "zero_point",
+        _unary(functional.relu, Grid(0.001, 5, -32768, 32767, torch.int16), OUT),
+        (ROW,),
+    ),
     "zero-point-outside": (
         "relu",
         "zero_point",

@@ -170,6 +170,27 @@ def minimum(rng: Rng) -> Parameters:
     return {**mul(rng), "op": "minimum"}
 
 
+def wide(parameters: Callable[[Rng], Parameters]) -> Callable[[Rng], Parameters]:
+    """The same with int16 codes. Of a product, the scales keep it within TOSA's RESCALE."""
+
+    def drawn(rng: Rng) -> Parameters:
+        p = {**parameters(rng), "dtype": "int16"}
+        if p.get("op") == "mul":
+            s_a, s_b = (float(np.float32(v)) for v in 2.0 ** rng.uniform(-14, 0, 2))
+            if rng.integers(2):
+                s_a, s_b = (float(2.0 ** round(np.log2(v))) for v in (s_a, s_b))
+            p["scales"] = (s_a, s_b, float(s_a * s_b * 2.0 ** rng.integers(12, 17)))
+        return p
+
+    return drawn
+
+
+def widths(rng: Rng) -> Parameters:
+    """A requantize of int16, to int8 or from it in two cases of three."""
+    narrow: tuple[str, ...] = ((), ("x",), ("out",))[int(rng.integers(3))]
+    return {"shape": tuple(_pair(rng, 1, 12)), "dtype": "int16", "narrow": narrow}
+
+
 FUNCTIONS = ("sigmoid", "tanh", "silu", "mish", "abs", "floor", "exp", "log", "rsqrt", "sin")
 
 
@@ -328,6 +349,11 @@ PLAN: list[tuple[str, Callable[[Rng], Parameters], int]] = [
     ("amax", extremum("amax"), 230),
     ("amin", extremum("amin"), 230),
     ("argmax", argmax, 210),
+    ("add", wide(add), 220),
+    ("mul", wide(mul), 220),
+    ("requantize", widths, 220),
+    ("cat", wide(draw_moves.cat), 220),
+    ("pad", wide(draw_moves.pad), 220),
     ("softmax", softmax, 230),
     ("layer_norm", layer_norm, 230),
     ("rms_norm", rms_norm, 230),

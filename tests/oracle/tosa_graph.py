@@ -103,8 +103,8 @@ class Graph:
         return self.op(ts.Op.RESCALE, operands, x.shape, dtype, "RescaleAttribute", *values)
 
     def clamp(self, x: Value, lo: int, hi: int) -> Value:
-        """CLAMP of int8; left out when it cannot change a code."""
-        if (lo, hi) == (-128, 127):
+        """CLAMP of int8 or int16; left out when it cannot change a code."""
+        if (lo, hi) == (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max):
             return x
         low, high = (list(np.array([v], x.dtype).view(np.uint8)) for v in (lo, hi))
         nan = ts.NanPropagationMode.PROPAGATE

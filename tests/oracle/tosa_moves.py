@@ -27,16 +27,18 @@ def cat(case: Case, out: tuple[int, ...]) -> Array:
     graph, parts = Graph(), []
     for k, x in enumerate(case["operands"]):
         m, s, zp = (case[name][k] for name in ("multiplier", "shift", "zero_points"))
-        part = graph.rescale(graph.input(x), [m], [s], zp, case["zo"], "int8")
+        part = graph.rescale(graph.input(x), [m], [s], zp, case["zo"], case["dtype"])
         parts.append(graph.clamp(part, case["lo"], case["hi"]))
-    return graph.run(graph.op(ts.Op.CONCAT, parts, out, "int8", "ConcatAttribute", case["axis"]))
+    return graph.run(
+        graph.op(ts.Op.CONCAT, parts, out, case["dtype"], "ConcatAttribute", case["axis"])
+    )
 
 
 def pad(case: Case, out: tuple[int, ...]) -> Array:
     """RESCALE, CLAMP, SLICE of what is cropped, PAD."""
     graph, x = Graph(), case["operands"][0]
     zp, m, s = case["zero_points"][0], case["multiplier"], case["shift"]
-    q = graph.rescale(graph.input(x), m, s, zp, case["zo"], "int8")
+    q = graph.rescale(graph.input(x), m, s, zp, case["zo"], case["dtype"])
     q = graph.clamp(q, case["lo"], case["hi"])
     start = [max(-b, 0) for b in case["before"]]
     ends = [min(n, o - b) for n, o, b in zip(x.shape, out, case["before"], strict=True)]
@@ -45,8 +47,8 @@ def pad(case: Case, out: tuple[int, ...]) -> Array:
     after = [o - b - n for o, b, n in zip(out, before, size, strict=True)]
     amounts = [n for pair in zip(before, after, strict=True) for n in pair]
     q = _slice(graph, q, start, size)
-    operands = [q, _shape(graph, amounts), graph.const([case["value"]], "int8")]
-    return graph.run(graph.op(ts.Op.PAD, operands, out, "int8", "PadAttribute"))
+    operands = [q, _shape(graph, amounts), graph.const([case["value"]], case["dtype"])]
+    return graph.run(graph.op(ts.Op.PAD, operands, out, case["dtype"], "PadAttribute"))
 
 
 def strided(case: Case, out: tuple[int, ...]) -> Array:

@@ -32,8 +32,9 @@ def _fit(x: Array, axis: int, out: int, kernel: int, stride: int, before: int) -
 
 
 def _finish(graph: Graph, acc: Value, case: Case) -> Array:
-    """RESCALE to int8 and CLAMP."""
-    q = graph.rescale(acc, case["multiplier"], case["shift"], 0, case["zo"], "int8")
+    """RESCALE to int8 (or the case's dtype) and CLAMP."""
+    dtype = case.get("dtype", "int8")
+    q = graph.rescale(acc, case["multiplier"], case["shift"], 0, case["zo"], dtype)
     return graph.run(graph.clamp(q, case["lo"], case["hi"]))
 
 
@@ -234,11 +235,11 @@ def mul(case: Case, out: tuple[int, ...]) -> Array:
 
 
 def requantize(case: Case, out: tuple[int, ...]) -> Array:
-    """RESCALE int8 -> int8, CLAMP."""
+    """RESCALE between int8 and int16 in any way, CLAMP."""
     del out
     graph = Graph()
-    x = graph.input(case["x"])
-    q = graph.rescale(x, case["multiplier"], case["shift"], case["zx"], case["zo"], "int8")
+    x, dtype = graph.input(case["x"]), case["dtype"]
+    q = graph.rescale(x, case["multiplier"], case["shift"], case["zx"], case["zo"], dtype)
     return graph.run(graph.clamp(q, case["lo"], case["hi"]))
 
 

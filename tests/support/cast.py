@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Cases of quantize and dequantize, permute and copy.
 
-Parameters: shape, perm, scale, zx, bounds, dtype (copy, permute), x as given values or codes.
+Parameters: shape, perm, scale, zx, bounds, dtype, x as given values or codes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ def _floats(
     shape = tuple(p["shape"])
     if "x" in p:
         return np.ascontiguousarray(np.broadcast_to(np.array(p["x"], np.float32), shape))
-    steps = rng.uniform(-140, 140, shape) - zp
-    halves = rng.integers(-280, 280, shape) / 2 - zp
+    reach = quant.limits(quant.dtype_of(p))[1] + 13
+    steps = rng.uniform(-reach, reach, shape) - zp
+    halves = rng.integers(-2 * reach, 2 * reach, shape) / 2 - zp
     x = np.where(rng.integers(2, size=shape) == 0, halves, steps) * scale
     x = np.where(rng.integers(12, size=shape) == 0, rng.choice(SPECIAL, shape), x)
     with np.errstate(over="ignore"):  # the largest scales reach infinity
@@ -48,9 +49,12 @@ def build_quantize(opcode: str, p: quant.Parameters, rng: np.random.Generator) -
     """float32 to codes, written in the permuted order."""
     scale = float(np.float32(p.get("scale", quant.scale(rng))))
     zp = quant.zero_point(rng, p, "zx")
-    lo, hi = p.get("bounds", (-128, 127) if rng.integers(2) else (min(zp, -127), 127))
+    dtype = quant.dtype_of(p)
+    low, high = quant.limits(dtype)
+    lo, hi = p.get("bounds", (low, high) if rng.integers(2) else (min(zp, low + 1), high))
     x = _floats(rng, p, scale, zp)
-    result = nm.quantize(tensor(x), scale, zp, lo, hi, torch.int8).numpy()
+    codes = getattr(torch, dtype.name)
+    result = nm.quantize(tensor(x), scale, zp, lo, hi, codes).numpy()
     params = schema.CastParamsT(
         scale=scale,
         inverseScale=nm.inverse_scale(scale),
@@ -72,8 +76,8 @@ def build_dequantize(opcode: str, p: quant.Parameters, rng: np.random.Generator)
         scale=scale,
         inverseScale=nm.inverse_scale(scale),
         zeroPoint=zp,
-        clampMin=-128,
-        clampMax=127,
+        clampMin=quant.limits(x.dtype)[0],
+        clampMax=quant.limits(x.dtype)[1],
         perm=_stored_perm(p.get("perm", ())),
     )
     return Built(opcode, [x], [], params, _permuted(result, p))

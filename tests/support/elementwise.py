@@ -2,7 +2,7 @@
 """Cases of add and requantize.
 
 Parameters: shape (requantize) or shape_a and shape_b (add, broadcast), zx / za and zb, zo, s_a,
-s_b, s_out, sign, ratio or style (requantize), bounds, x / a and b as given codes.
+s_b, s_out, sign, ratio or style (requantize), bounds, dtype, x / a and b as given codes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ def build_add(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Bui
     drawn = [largest, largest / 2, float(np.float32(largest * 2.0 ** rng.uniform(-4, 8)))]
     s_out = float(p.get("s_out", rng.choice(drawn)))
     sign = int(p.get("sign", rng.choice([1, 1, 1, -1])))
-    ma, mb, mo = nm.add_multipliers(s_a, s_b, s_out)
+    ma, mb, mo = nm.add_multipliers(s_a, s_b, s_out, 8 * a.itemsize)
     lo, hi = quant.bounds(rng, p, zo)
-    expected = nm.add(
-        tensor(a), za, tensor(b), zb, ma, mb, sign, mo, zo, lo, hi, torch.int8
-    ).numpy()
+    terms = (tensor(a), za, tensor(b), zb)
+    expected = nm.add(*terms, ma, mb, sign, mo, zo, lo, hi, terms[0].dtype).numpy()
     params = schema.ElementwiseParamsT(
         inputZeroPoint=[za, zb],
         multiplier=[ma.multiplier, mb.multiplier],
@@ -50,21 +49,27 @@ def build_add(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Bui
     tosa = {"kind": "add", "a": a, "b": b, "za": za, "zb": zb, "zo": zo, "sign": sign}
     tosa |= {"multiplier": [ma.multiplier, mb.multiplier, mo.multiplier]}
     tosa |= {"shift": [ma.shift, mb.shift, mo.shift], "lo": lo, "hi": hi}
+    tosa["dtype"] = expected.dtype.name
     return Built(opcode, [a, b], [], params, np.ascontiguousarray(expected), tosa)
 
 
 def build_requantize(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
     """Codes in one quantization to codes in another; ratio 1 and equal zero points are a clamp.
 
-    unsigned: which of "x" and "out" are uint8, with code and zero point larger by 128.
+    unsigned: which of "x" and "out" are uint8, with code and zero point larger by 128. dtype
+    "int16": both are int16, but those named in `narrow`.
     """
-    x = quant.codes_of(rng, p, "x", p["shape"])
-    zx = quant.zero_point(rng, p, "zx")
-    zo = zx if p.get("same") else quant.zero_point(rng, p, "zo")
+    before, after = (
+        {**p, "dtype": None} if name in p.get("narrow", ()) else p for name in ("x", "out")
+    )
+    x = quant.codes_of(rng, before, "x", p["shape"])
+    zx = quant.zero_point(rng, before, "zx")
+    zo = zx if p.get("same") else quant.zero_point(rng, after, "zo")
     m = nm.multiplier_from_ratio(1.0 if p.get("same") else quant.ratios(rng, p, 1, 60.0)[0])
-    lo, hi = quant.bounds(rng, p, zo)
+    lo, hi = quant.bounds(rng, after, zo)
     centred = tensor(x).to(torch.int64) - zx
-    expected = nm.requantize(centred, m, zo, lo, hi, torch.int8).numpy()
+    dtype = getattr(torch, quant.dtype_of(after).name)
+    expected = nm.requantize(centred, m, zo, lo, hi, dtype).numpy()
     params = schema.ElementwiseParamsT(
         inputZeroPoint=[zx],
         multiplier=[m.multiplier],
@@ -78,7 +83,7 @@ def build_requantize(opcode: str, p: quant.Parameters, rng: np.random.Generator)
     if unsigned:
         return _unsigned_requantize(opcode, x, params, expected, unsigned)
     tosa = {"kind": "requantize", "x": x, "zx": zx, "zo": zo, "lo": lo, "hi": hi}
-    tosa |= {"multiplier": [m.multiplier], "shift": [m.shift]}
+    tosa |= {"multiplier": [m.multiplier], "shift": [m.shift], "dtype": expected.dtype.name}
     return Built(opcode, [x], [], params, expected, tosa)
 
 

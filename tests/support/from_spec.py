@@ -3,8 +3,8 @@
 
 Parameters: op (qualified name of the dialect operator), shapes (of each operand), attributes, and
 as far as wanted scales, zero_points (of each operand, then of the result), codes (of each operand)
-and bounds; real: a float result; the rest is drawn. An attribute {"tensor": values} is a float
-constant. The operator lowers itself; its integer reference says what is right.
+bounds and dtype; real: a float result; the rest is drawn. An attribute {"tensor": values} is a
+float constant. The operator lowers itself; its integer reference says what is right.
 """
 
 from __future__ import annotations
@@ -27,17 +27,21 @@ from tests.support import quant
 from tests.support.built import Array, Built
 
 
-def _block(scale: float, zero_point: int, low: int, high: int) -> QParams:
-    return QParams.per_tensor(scale, zero_point, torch.int8, low, high)
+def _block(dtype: torch.dtype, scale: float, zero_point: int, low: int, high: int) -> QParams:
+    return QParams.per_tensor(scale, zero_point, dtype, low, high)
 
 
 def _blocks(p: quant.Parameters, rng: np.random.Generator, count: int) -> list[QParams]:
     scales = p.get("scales") or [quant.scale(rng) for _ in range(count)]
     scales = [float(np.float32(scale)) for scale in scales]
-    zeros = p.get("zero_points") or [quant.zero_point(rng, {}, "") for _ in range(count)]
+    zeros = p.get("zero_points") or [
+        quant.zero_point(rng, {"dtype": p.get("dtype")}, "") for _ in range(count)
+    ]
     low, high = quant.bounds(rng, p, zeros[-1])
-    limits = [(-128, 127)] * (count - 1) + [(low, high)]
-    return [_block(s, z, *b) for s, z, b in zip(scales, zeros, limits, strict=True)]
+    dtype = quant.dtype_of(p)
+    limits = [quant.limits(dtype)] * (count - 1) + [(low, high)]
+    codes = getattr(torch, dtype.name)
+    return [_block(codes, s, z, *b) for s, z, b in zip(scales, zeros, limits, strict=True)]
 
 
 def _constant(gm: GraphModule, name: str, value: torch.Tensor, mode: FakeTensorMode) -> Node:
@@ -53,8 +57,9 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
     spec = registry.find(p["op"])
     assert spec.fusion is not None
     shapes = p["shapes"]
-    given = p.get("codes") or [quant.codes(rng, shape) for shape in shapes]
-    inputs = [np.asarray(c, np.int8).reshape(s) for c, s in zip(given, shapes, strict=True)]
+    stored = quant.dtype_of(p)
+    given = p.get("codes") or [quant.codes(rng, shape, dtype=stored) for shape in shapes]
+    inputs = [np.asarray(c, stored).reshape(s) for c, s in zip(given, shapes, strict=True)]
     gm, mode = GraphModule(torch.nn.Module(), Graph()), FakeTensorMode()
     nodes: list[Any] = []
     for number, array in enumerate(inputs):
@@ -66,7 +71,7 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
         if number == len(shapes) and p.get("real"):
             blocks.append([None, None, torch.float32, 0, 0])
             continue
-        dtype = torch.int8 if number == len(shapes) else torch.float32
+        dtype = block.dtype if number == len(shapes) else torch.float32
         scale = _constant(gm, f"scale{number}", block.scale, mode)
         zero_point = _constant(gm, f"zero_point{number}", block.zero_point, mode)
         blocks.append([scale, zero_point, dtype, block.quant_min, block.quant_max])
@@ -93,15 +98,15 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
     program = lower_graph(gm, "generic")
     op = program.ops[-1]  # a copy in front of it may add leading dimensions of size one
     assert op.opcode == opcode
-    stored = [None if index < 0 else program.tensors[index] for index in op.inputs]
+    kept = [None if index < 0 else program.tensors[index] for index in op.inputs]
     operands = [
         array.reshape(tensor.shape)
-        for array, tensor in zip(inputs, stored, strict=False)
+        for array, tensor in zip(inputs, kept, strict=False)
         if tensor is not None
     ]
     constants = [
         None if tensor is None else tensor.data
-        for tensor in stored
+        for tensor in kept
         if tensor is None or tensor.storage is Storage.CONSTANT
     ]
     tensors: list[Any] = [torch.from_numpy(array.copy()) for array in inputs]
@@ -164,6 +169,7 @@ def _tosa(
         return {}
     return {
         "kind": opcode,
+        "dtype": operands[0].dtype.name,
         "operands": operands,
         "zero_points": zero_points,
         "multiplier": multiplier,

@@ -21,7 +21,8 @@ from tests.support.built import Array, Built
 
 
 def _codes(rng: np.random.Generator, p: quant.Parameters, shape: tuple[int, ...]) -> Array:
-    return quant.codes(rng, shape).view(p.get("dtype", "int8"))
+    wanted = quant.dtype_of(p)
+    return quant.codes(rng, shape, dtype=wanted).view(p.get("dtype", "int8"))
 
 
 def build_slice(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:

@@ -9,18 +9,37 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Codes = npt.NDArray[np.int8]
+Codes = npt.NDArray[Any]  # int8, or int16 where the parameter `dtype` says so
 Parameters = Mapping[str, Any]
 
+INT8 = np.dtype(np.int8)
 ZERO_POINTS = (-128, -127, -1, 0, 1, 37, 126, 127)
 STYLES = ("typical", "typical", "tie", "tie", "tiny", "large")
 
 
-def codes(rng: np.random.Generator, shape: Sequence[int], low: int = -128) -> Codes:
+def dtype_of(p: Parameters) -> np.dtype[Any]:
+    """int16 if the parameter `dtype` is that, else int8."""
+    return np.dtype(np.int16) if p.get("dtype") == "int16" else INT8
+
+
+def limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """The lowest and the highest code."""
+    found = np.iinfo(dtype)
+    return int(found.min), int(found.max)
+
+
+def codes(
+    rng: np.random.Generator,
+    shape: Sequence[int],
+    low: int = -128,
+    dtype: np.dtype[Any] = INT8,
+) -> Codes:
     """Random codes; a quarter of the arrays use only the two end codes and their neighbours."""
+    lowest, high = limits(dtype)
+    low = max(low, lowest) if dtype == np.int8 else lowest
     if rng.integers(4) == 0:
-        return rng.choice(np.array([low, low + 1, 126, 127], np.int8), tuple(shape))
-    return rng.integers(low, 128, tuple(shape), dtype=np.int8)
+        return rng.choice(np.array([low, low + 1, high - 1, high], dtype), tuple(shape))
+    return rng.integers(low, high + 1, tuple(shape), dtype=dtype.type)
 
 
 def codes_of(
@@ -28,14 +47,20 @@ def codes_of(
 ) -> Codes:
     """The parameter `name`: given codes (one of them fills the shape), or drawn ones."""
     if name in p:
-        return np.ascontiguousarray(np.broadcast_to(np.array(p[name], np.int8), tuple(shape)))
-    return codes(rng, shape, low)
+        given = np.array(p[name], dtype_of(p))
+        return np.ascontiguousarray(np.broadcast_to(given, tuple(shape)))
+    return codes(rng, shape, low, dtype_of(p))
 
 
 def zero_point(rng: np.random.Generator, p: Parameters, name: str) -> int:
-    """The parameter `name`, or a zero point drawn from the ends, the middle or anywhere."""
+    """The parameter `name`, or a zero point drawn from the ends, the middle or anywhere.
+
+    int16 codes have the zero point 0.
+    """
     if name in p:
         return int(p[name])
+    if dtype_of(p) == np.int16:
+        return 0
     drawn = rng.choice(ZERO_POINTS) if rng.integers(2) else rng.integers(-128, 128)
     return int(drawn)
 
@@ -45,15 +70,16 @@ def bounds(rng: np.random.Generator, p: Parameters, zo: int) -> tuple[int, int]:
     if "bounds" in p:
         low, high = p["bounds"]
         return int(low), int(high)
+    lowest, highest = limits(dtype_of(p))
     kind = int(rng.integers(5))
     if kind == 0:
-        return -127, 127
+        return lowest + 1, highest
     if kind == 1:
-        return zo, 127
+        return zo, highest
     if kind == 2:
-        low, high = sorted(rng.integers(-128, 128, 2).tolist())
+        low, high = sorted(rng.integers(lowest, highest + 1, 2).tolist())
         return low, high
-    return -128, 127
+    return lowest, highest
 
 
 def ratios(rng: np.random.Generator, p: Parameters, count: int, spread: float) -> list[float]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """add and sub with broadcasting and `alpha`: inp +- alpha * other.
 
-si = 2 * max(s_a, |alpha| * s_b) / 2^20;
+si = 2 * max(s_a, |alpha| * s_b) / 2^L, L = 20 for int8 and 12 for int16;
 t = R(a - zp_a; M(s_a / si)) +- R(b - zp_b; M(|alpha| * s_b / si));
 q = clamp(zp_out + R(t; M(si / s_out))).
 """
@@ -16,7 +16,7 @@ import torch
 from torch.fx import Node
 
 from fused_quant import graph, numerics
-from fused_quant.ops.common import check_int8_activations, check_rank, check_ratio, tensor
+from fused_quant.ops.common import check_rank, check_ratio, check_wide_activations, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -65,18 +65,22 @@ def _signed_alpha(site: Site, sign: int) -> float:
 
 def _multipliers(site: Site, alpha: float) -> tuple[numerics.Multiplier, ...]:
     s_b = abs(alpha) * site.block("other").scale_value
-    return numerics.add_multipliers(site.block("inp").scale_value, s_b, site.result.scale_value)
+    bits = torch.iinfo(site.result.dtype).bits
+    return numerics.add_multipliers(
+        site.block("inp").scale_value, s_b, site.result.scale_value, bits
+    )
 
 
 def _covers(site: Site) -> Reason | None:
-    reason = check_int8_activations(site, ["inp", "other"])
+    reason = check_wide_activations(site, ["inp", "other"])
     if reason is not None:
         return reason
     alpha = abs(float(site.attributes["alpha"]))
     if not math.isfinite(alpha) or alpha == 0:
         return Reason("attribute", "argument alpha", repr(alpha), "finite and not 0")
     s_a, s_b = site.block("inp").scale_value, alpha * site.block("other").scale_value
-    return check_ratio(2 * max(s_a, s_b) / 2**20 / site.result.scale_value, "inputs to output")
+    step = numerics.add_step(s_a, s_b, torch.iinfo(site.result.dtype).bits)
+    return check_ratio(step / site.result.scale_value, "inputs to output")
 
 
 def _supported(site: Site, target: Target) -> Reason | None:

@@ -14,7 +14,7 @@ import torch
 from torch.fx import Node
 
 from fused_quant import graph, numerics
-from fused_quant.ops.common import INT8_BOUNDS, check_rank
+from fused_quant.ops.common import check_codes, check_rank
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import Layout, OpSpec, Runtime, Site
 from fused_quant.qparams import QParams
@@ -36,14 +36,9 @@ def params_of(node: Node) -> QParams:
 def _check(site: Site, target: Target) -> Reason | None:
     assert site.node is not None
     node, params = site.node, params_of(site.node)
-    low, high = INT8_BOUNDS
-    if params.dtype != torch.int8:
-        return Reason("dtype", "quantized dtype", str(params.dtype), "torch.int8")
-    if not low <= params.quant_min <= params.quant_max <= high:
-        got = f"[{params.quant_min}, {params.quant_max}]"
-        return Reason("range", "quant_min, quant_max", got, "within [-128, 127]")
-    if not low <= params.zero_point_value <= high:
-        return Reason("zero_point", "zero point", str(params.zero_point_value), "int8")
+    reason = check_codes("quantized", params.dtype, params, (torch.int8, torch.int16))
+    if reason is not None:
+        return reason
     is_float = graph.op_of(node) == graph.QUANTIZE
     val = graph.val_of(node.args[0] if is_float else node)  # type: ignore[arg-type]
     if val.dtype != torch.float32:

@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from fused_quant import graph
 from fused_quant.ops import rescaling
-from fused_quant.ops.common import check_int8_activations, check_rank, tensor
+from fused_quant.ops.common import check_rank, check_wide_activations, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -57,7 +57,7 @@ def _covers(site: Site) -> Reason | None:
     members = _INPUTS.members(site.shapes)
     if not members or len({len(site.shapes[name]) for name in members}) > 1:
         return Reason("rank", "inputs of several ranks", str(dict(site.shapes)), "one rank")
-    reason = check_int8_activations(site, members)
+    reason = check_wide_activations(site, members)
     for name in members:
         reason = reason or rescaling.check(site, name)
     return reason

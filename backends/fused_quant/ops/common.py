@@ -17,6 +17,11 @@ from fused_quant.reasons import Reason
 from fused_quant.target import Target
 
 INT8_BOUNDS = (-128, 127)
+CODE_BOUNDS = {
+    torch.int8: INT8_BOUNDS,
+    torch.uint8: (0, 255),
+    torch.int16: (-32768, 32767),
+}
 _ELEMENT_BYTES = 4  # of the widest tensor an operator touches: float32 at the boundary
 
 
@@ -93,17 +98,23 @@ def check_scales(site: Site, operands: Sequence[str]) -> Reason | None:
 
 
 def check_int8_activations(
-    site: Site, operands: Sequence[str], unsigned: bool = False, real: bool = False
+    site: Site,
+    operands: Sequence[str],
+    unsigned: bool = False,
+    real: bool = False,
+    wide: bool = False,
 ) -> Reason | None:
     """A reason unless the named operands and the output are per-tensor int8 with legal scales.
 
-    unsigned: uint8 is legal too. real: so is an output that stays in float32.
+    unsigned: uint8 is legal too. real: so is an output that stays in float32. wide: so is int16
+    with zero point 0, for each of them by itself (see `check_wide_activations`).
     """
+    legal = (torch.int8, *[torch.uint8] * unsigned, *[torch.int16] * wide)
     for name in operands:
         block = site.qparams[name]
         if block is None:
             return Reason("float_edge", f"{name} is not quantized", "float", "int8 per tensor")
-        reason = _check_int8(name, site.dtypes[name], block, unsigned)
+        reason = check_codes(name, site.dtypes[name], block, legal)
         if reason is not None:
             return reason
     if site.out is None and real:
@@ -113,15 +124,37 @@ def check_int8_activations(
         return check_scales(site, operands)
     if site.out is None:
         return Reason("float_edge", "the output is not quantized", "float", "int8 per tensor")
-    return _check_int8("out", site.out.dtype, site.out, unsigned) or check_scales(site, operands)
+    return check_codes("out", site.out.dtype, site.out, legal) or check_scales(site, operands)
 
 
-def _check_int8(name: str, dtype: torch.dtype, block: QParams, unsigned: bool) -> Reason | None:
-    if dtype != torch.int8 and not (unsigned and dtype == torch.uint8):
-        return Reason("dtype", f"{name} dtype", str(dtype), "torch.int8")
+def check_wide_activations(site: Site, operands: Sequence[str]) -> Reason | None:
+    """A reason unless operands and output are all per-tensor int8, or all int16, with legal scales.
+
+    int16 codes have the zero point 0.
+    """
+    reason = check_int8_activations(site, operands, wide=True)
+    if reason is not None:
+        return reason
+    wanted = site.result.dtype
+    for name in operands:
+        if site.dtypes[name] != wanted:
+            return Reason(
+                "dtype", f"{name} dtype", str(site.dtypes[name]), f"{wanted}, as the output"
+            )
+    return None
+
+
+def check_codes(
+    name: str, dtype: torch.dtype, block: QParams, legal: Sequence[torch.dtype]
+) -> Reason | None:
+    """A reason unless codes of this dtype are legal, with one zero point and bounds among them."""
+    if dtype not in legal:
+        return Reason("dtype", f"{name} dtype", str(dtype), ", ".join(map(str, legal)))
     if not block.is_per_tensor:
         return Reason("granularity", f"{name} scale", f"{block.scale.numel()} scales", "per tensor")
-    low, high = (0, 255) if dtype == torch.uint8 else INT8_BOUNDS
+    low, high = CODE_BOUNDS[dtype]
+    if dtype == torch.int16 and block.zero_point_value != 0:
+        return Reason("zero_point", f"{name} zero point", str(block.zero_point_value), "0 of int16")
     if not low <= block.zero_point_value <= high:
         return Reason("zero_point", f"{name} zero point", str(block.zero_point_value), str(dtype))
     if not low <= block.quant_min <= block.quant_max <= high:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Operators that only move elements of int8 tensors: reshapes, permutations, slices and the like.
+"""Operators that only move codes: reshapes, permutations, slices and the like.
 
 They commute with quantize and dequantize, so they run on codes and carry the parameters of their
 input. A reshape or a permutation costs nothing unless the stored dimension order must change; any
@@ -160,8 +160,8 @@ def _apply(site: Site) -> Apply:
 def _check(site: Site, target: Target) -> Reason | None:
     assert site.node is not None
     dtype = graph.val_of(site.node).dtype
-    if dtype != torch.int8:
-        return Reason("dtype", "dtype", str(dtype), "torch.int8")
+    if dtype not in (torch.int8, torch.int16):
+        return Reason("dtype", "dtype", str(dtype), "torch.int8, torch.int16")
     if not moves(site.node):
         return Reason("attribute", "training or constant padding", "True", "False")
     return check_rank(site, target)

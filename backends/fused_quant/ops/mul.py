@@ -9,7 +9,7 @@ import torch
 from torch.fx import Node
 
 from fused_quant import graph, numerics
-from fused_quant.ops.common import check_int8_activations, check_rank, check_ratio, tensor
+from fused_quant.ops.common import check_rank, check_ratio, check_wide_activations, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -45,7 +45,7 @@ def _ratio(site: Site) -> float:
 
 
 def _covers(site: Site) -> Reason | None:
-    return check_int8_activations(site, _OPERANDS) or check_ratio(_ratio(site), "s_a * s_b / s_out")
+    return check_wide_activations(site, _OPERANDS) or check_ratio(_ratio(site), "s_a * s_b / s_out")
 
 
 def _supported(site: Site, target: Target) -> Reason | None:

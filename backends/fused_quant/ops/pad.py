@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from fused_quant import graph, numerics
 from fused_quant.ops import rescaling
-from fused_quant.ops.common import check_int8_activations, check_rank, number, tensor
+from fused_quant.ops.common import check_rank, check_wide_activations, number, tensor
 from fused_quant.ops.padding import is_taken_in
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
@@ -50,7 +50,7 @@ def _parse(node: Node) -> Call | Reason:
 def _covers(site: Site) -> Reason | None:
     if math.isnan(site.attributes["value"]):
         return Reason("attribute", "argument value", "nan", "a number")
-    return check_int8_activations(site, ["inp"]) or rescaling.check(site, "inp")
+    return check_wide_activations(site, ["inp"]) or rescaling.check(site, "inp")
 
 
 def _code(site: Site) -> int:

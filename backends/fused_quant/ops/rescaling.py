@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def covers(site: Site) -> Reason | None:
     """A reason why the integer contract does not define this rescaling."""
-    reason = check_int8_activations(site, ["inp"], unsigned=True)
+    reason = check_int8_activations(site, ["inp"], unsigned=True, wide=True)
     return reason or check_ratio(_ratio(site), "input to output")
 
 

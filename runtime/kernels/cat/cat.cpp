@@ -27,6 +27,19 @@ Status check_input(const OpContext& context, const CatParams& p, uint32_t k, con
   return check_regrid(context, regrid_of(p, k), y.dtype);
 }
 
+template <typename T>
+void cat(const Step& step) {
+  const auto& p = step.params<CatParams>();
+  T* y = step.output<T>(0);
+  for (uint32_t k = 0; k < step.num_inputs; ++k) {
+    const Regrid grid = regrid_of(p, k);
+    const T* x = step.input<T>(k);
+    const uint32_t length = step.operand(k)->count() / p.outer;
+    for (uint32_t i = 0; i < p.outer; ++i) grid.row(x + i * length, y + i * p.row, length);
+    y += length;
+  }
+}
+
 }  // namespace
 
 Status prepare_cat(const OpContext& context, void* params, Prepared* prepared) {
@@ -40,7 +53,7 @@ Status prepare_cat(const OpContext& context, void* params, Prepared* prepared) {
   }
   FQ_RETURN_IF_ERROR(check_multipliers(context, given->multiplier(), given->shift(), count));
   const TensorView y = context.output(0);
-  FQ_RETURN_IF_ERROR(check_dtype(context, y, schema::DType_s8, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_signed(context, y, "output dtype"));
   if (given->axis() >= y.rank) return context.invalid("axis", given->axis(), y.rank);
   auto* p = new_params<CatParams>(params, prepared);
   p->input_zero_point = given->input_zero_point();
@@ -64,16 +77,7 @@ Status prepare_cat(const OpContext& context, void* params, Prepared* prepared) {
   return Status();
 }
 
-void cat_s8_scalar(const Step& step) {
-  const auto& p = step.params<CatParams>();
-  int8_t* y = step.output<int8_t>(0);
-  for (uint32_t k = 0; k < step.num_inputs; ++k) {
-    const Regrid grid = regrid_of(p, k);
-    const int8_t* x = step.input<int8_t>(k);
-    const uint32_t length = step.operand(k)->count() / p.outer;
-    for (uint32_t i = 0; i < p.outer; ++i) grid.row(x + i * length, y + i * p.row, length);
-    y += length;
-  }
-}
+void cat_s8_scalar(const Step& step) { cat<int8_t>(step); }
+void cat_s16_scalar(const Step& step) { cat<int16_t>(step); }
 
 }  // namespace fused_quant

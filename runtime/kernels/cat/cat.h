@@ -26,8 +26,9 @@ struct CatParams {
   int32_t clamp_max;
 };
 
-// Inputs: x_0, x_1, ... (s8), at most kMaxCatInputs. Output: q (s8).
+// Inputs: x_0, x_1, ..., at most kMaxCatInputs. Output: q. All s8 or all s16.
 Status prepare_cat(const OpContext& context, void* params, Prepared* prepared);
 void cat_s8_scalar(const Step& step);
+void cat_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

@@ -39,6 +39,15 @@ void pick(const Step& step) {
   }
 }
 
+template <typename T>
+void pick_all(const Step& step) {
+  if (step.params<GatherParams>().is_wide) {
+    pick<T, int64_t>(step);
+  } else {
+    pick<T, int32_t>(step);
+  }
+}
+
 }  // namespace
 
 Status prepare_gather(const OpContext& context, void* params, Prepared* prepared) {
@@ -64,12 +73,7 @@ Status prepare_gather(const OpContext& context, void* params, Prepared* prepared
   return Status();
 }
 
-void gather_x8_scalar(const Step& step) {
-  if (step.params<GatherParams>().is_wide) {
-    pick<uint8_t, int64_t>(step);
-  } else {
-    pick<uint8_t, int32_t>(step);
-  }
-}
+void gather_x8_scalar(const Step& step) { pick_all<uint8_t>(step); }
+void gather_x16_scalar(const Step& step) { pick_all<uint16_t>(step); }
 
 }  // namespace fused_quant

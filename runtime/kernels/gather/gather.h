@@ -23,6 +23,7 @@ struct GatherParams {
 
 // Inputs: x, index (s32 or s64). Output: y, of the dtype of x.
 Status prepare_gather(const OpContext& context, void* params, Prepared* prepared);
-void gather_x8_scalar(const Step& step);  // elements of one byte
+void gather_x8_scalar(const Step& step);   // elements of one byte
+void gather_x16_scalar(const Step& step);  // elements of two bytes
 
 }  // namespace fused_quant

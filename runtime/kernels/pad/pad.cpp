@@ -2,8 +2,6 @@
 
 #include "kernels/pad/pad.h"
 
-#include <cstring>
-
 #include "op_check.h"
 
 namespace fused_quant {
@@ -37,38 +35,12 @@ void overlap(const TensorView& x, const TensorView& y, const flatbuffers::Vector
   p->loop.finish();
 }
 
-}  // namespace
-
-Status prepare_pad(const OpContext& context, void* params, Prepared* prepared) {
-  FQ_RETURN_IF_ERROR(check_operand_counts(context, 1, 1, 1));
-  const auto* given = context.params<schema::PadParams>();
-  if (given == nullptr) return context.invalid("pad without PadParams");
-  const TensorView x = context.input(0);
-  const TensorView y = context.output(0);
-  FQ_RETURN_IF_ERROR(check_dtype(context, x, schema::DType_s8, "input dtype"));
-  FQ_RETURN_IF_ERROR(check_dtype(context, y, schema::DType_s8, "output dtype"));
-  FQ_RETURN_IF_ERROR(check_rank(context, y, x.rank, "output rank"));
-  if (length_of(given->before()) != x.rank) {
-    return context.invalid("number of amounts", length_of(given->before()), x.rank);
-  }
-  if (given->value() < -128 || given->value() > 127) {
-    return context.invalid("value is no code", given->value());
-  }
-  auto* p = new_params<PadParams>(params, prepared);
-  p->count = y.count();
-  p->value = given->value();
-  p->grid = Regrid{given->input_zero_point(),  given->multiplier(), given->shift(),
-                   given->output_zero_point(), given->clamp_min(),  given->clamp_max()};
-  FQ_RETURN_IF_ERROR(check_regrid(context, p->grid, y.dtype));
-  overlap(x, y, given->before(), p);
-  return Status();
-}
-
-void pad_s8_scalar(const Step& step) {
+template <typename T>
+void pad(const Step& step) {
   const auto& p = step.params<PadParams>();
-  const int8_t* x = step.input<int8_t>(0) + p.first[0];
-  int8_t* y = step.output<int8_t>(0);
-  std::memset(y, p.value, p.count);
+  const T* x = step.input<T>(0) + p.first[0];
+  T* y = step.output<T>(0);
+  for (uint32_t i = 0; i < p.count; ++i) y[i] = static_cast<T>(p.value);
   if (!p.shows_input) return;
   const uint32_t* stride[2] = {p.loop.stride[0], p.loop.stride[1]};
   const uint32_t inner = p.loop.rank - 1;
@@ -83,5 +55,36 @@ void pad_s8_scalar(const Step& step) {
     }
   });
 }
+
+}  // namespace
+
+Status prepare_pad(const OpContext& context, void* params, Prepared* prepared) {
+  FQ_RETURN_IF_ERROR(check_operand_counts(context, 1, 1, 1));
+  const auto* given = context.params<schema::PadParams>();
+  if (given == nullptr) return context.invalid("pad without PadParams");
+  const TensorView x = context.input(0);
+  const TensorView y = context.output(0);
+  FQ_RETURN_IF_ERROR(check_signed(context, y, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_dtype(context, x, y.dtype, "input dtype"));
+  FQ_RETURN_IF_ERROR(check_rank(context, y, x.rank, "output rank"));
+  if (length_of(given->before()) != x.rank) {
+    return context.invalid("number of amounts", length_of(given->before()), x.rank);
+  }
+  const int32_t highest = y.dtype == schema::DType_s16 ? INT16_MAX : INT8_MAX;
+  if (given->value() < -highest - 1 || given->value() > highest) {
+    return context.invalid("value is no code", given->value());
+  }
+  auto* p = new_params<PadParams>(params, prepared);
+  p->count = y.count();
+  p->value = given->value();
+  p->grid = Regrid{given->input_zero_point(),  given->multiplier(), given->shift(),
+                   given->output_zero_point(), given->clamp_min(),  given->clamp_max()};
+  FQ_RETURN_IF_ERROR(check_regrid(context, p->grid, y.dtype));
+  overlap(x, y, given->before(), p);
+  return Status();
+}
+
+void pad_s8_scalar(const Step& step) { pad<int8_t>(step); }
+void pad_s16_scalar(const Step& step) { pad<int16_t>(step); }
 
 }  // namespace fused_quant

@@ -22,8 +22,9 @@ struct PadParams {
   Regrid grid;
 };
 
-// Inputs: x (s8). Output: q (s8) of the same rank and any sizes.
+// Inputs: x (s8 or s16). Output: q of the same dtype and rank, and any sizes.
 Status prepare_pad(const OpContext& context, void* params, Prepared* prepared);
 void pad_s8_scalar(const Step& step);
+void pad_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

@@ -69,5 +69,6 @@ Status prepare_slice(const OpContext& context, void* params, Prepared* prepared)
 }
 
 void slice_x8_scalar(const Step& step) { copy_strided<uint8_t>(step); }
+void slice_x16_scalar(const Step& step) { copy_strided<uint16_t>(step); }
 
 }  // namespace fused_quant

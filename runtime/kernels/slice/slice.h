@@ -21,6 +21,7 @@ struct SliceParams {
 
 // Inputs: x. Output: y, of the same dtype. Every index that the loop reaches is in x.
 Status prepare_slice(const OpContext& context, void* params, Prepared* prepared);
-void slice_x8_scalar(const Step& step);  // elements of one byte
+void slice_x8_scalar(const Step& step);   // elements of one byte
+void slice_x16_scalar(const Step& step);  // elements of two bytes
 
 }  // namespace fused_quant
