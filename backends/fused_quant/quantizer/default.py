@@ -23,6 +23,7 @@ from torchao.quantization.pt2e.quantizer.quantizer import QuantizationSpec
 from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
 
 from fused_quant.ops import registry
+from fused_quant.ops.common import CODE_BOUNDS
 from fused_quant.ops.spec import OpSpec, Sharing
 from fused_quant.quantizer.core_aten import get_core_aten_quantizers
 from fused_quant.quantizer.op_quantizer import OpQuantizer
@@ -39,20 +40,31 @@ _TRAINED_WEIGHT = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, e
 _TRAINED_WEIGHTS = FakeQuantize.with_args(observer=MovingAveragePerChannelMinMaxObserver, eps=_EPS)
 
 
-def default_config(per_channel: bool = True, qat: bool = False) -> QuantizationConfig:
+def _activations(dtype: torch.dtype, qat: bool) -> QuantizationSpec:
+    if dtype not in (torch.int8, torch.int16):
+        raise ValueError(f"activation_dtype: got {dtype}, supported: torch.int8, torch.int16")
+    wide = dtype == torch.int16
+    low, high = CODE_BOUNDS[dtype]
+    return QuantizationSpec(
+        dtype=dtype,
+        quant_min=low,
+        quant_max=high,
+        qscheme=torch.per_tensor_symmetric if wide else torch.per_tensor_affine,
+        observer_or_fake_quant_ctr=_TRAINED if qat else _WEIGHT if wide else _CALIBRATED,
+    )
+
+
+def default_config(
+    per_channel: bool = True, qat: bool = False, activation_dtype: torch.dtype = torch.int8
+) -> QuantizationConfig:
     """int8 activations per tensor, symmetric int8 weights per output channel, or per tensor.
 
     Activations: [-128, 127], affine, histogram calibration. Weights: [-127, 127], min/max. The bias
     stays float here and is quantized to int32 when the operator is fused. qat: fake quantization
-    that follows a moving average of minimum and maximum, for `prepare_qat_pt2e`.
+    that follows a moving average of minimum and maximum, for `prepare_qat_pt2e`. activation_dtype:
+    torch.int8, or torch.int16 for [-32768, 32767], symmetric (zero point 0), min/max calibration.
     """
-    activations = QuantizationSpec(
-        dtype=torch.int8,
-        quant_min=-128,
-        quant_max=127,
-        qscheme=torch.per_tensor_affine,
-        observer_or_fake_quant_ctr=_TRAINED if qat else _CALIBRATED,
-    )
+    activations = _activations(activation_dtype, qat)
     one_scale, many_scales = (_TRAINED_WEIGHT, _TRAINED_WEIGHTS) if qat else (_WEIGHT, _WEIGHTS)
     weights = QuantizationSpec(
         dtype=torch.int8,

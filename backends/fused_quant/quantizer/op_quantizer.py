@@ -64,7 +64,8 @@ class OpQuantizer:
     parameters. moves_data: with it, the operator is only annotated behind a quantized producer,
     unless `starts` is set. reads_codes: only the input is quantized, the result holds no codes.
     fuses_activation: a clamping activation behind the operator is quantized together with it.
-    fixed_output: 8-bit parameters of an output whose range is known whatever the data.
+    fixed_output: 8-bit parameters of an output whose range is known whatever the data; int16 codes
+    have the scale 2^-15.
     """
 
     op: Any
@@ -150,7 +151,13 @@ class OpQuantizer:
     def _output_spec(self, node: Node) -> QuantizationSpecBase | None:
         spec = _resolved(self.config.output_activation, node)
         fixed = self.fixed_output
-        if fixed is None or not isinstance(spec, QuantizationSpec) or spec.dtype not in _BYTES:
+        if fixed is None or not isinstance(spec, QuantizationSpec):
+            return spec
+        if spec.dtype == torch.int16:
+            return FixedQParamsQuantizationSpec(
+                spec.dtype, 2.0**-15, 0, -32768, 32767, torch.per_tensor_symmetric
+            )
+        if spec.dtype not in _BYTES:
             return spec
         offset = _BYTES[spec.dtype]
         return FixedQParamsQuantizationSpec(
