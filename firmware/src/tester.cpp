@@ -21,7 +21,7 @@ namespace fused_quant::firmware {
 namespace {
 
 constexpr uint32_t kMagic = 0x32435146;  // "FQC2"
-constexpr uint32_t kMaxOperands = 32;    // inputs and outputs of one case
+constexpr uint32_t kMaxOperands = 64;    // inputs and outputs of one case
 constexpr size_t kGuardBytes = 16;
 constexpr uint8_t kGuard = 0xB7;
 
