@@ -153,6 +153,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "cat": ([IMAGE, IMAGE[:, :1]], *_list_block(X, Y), *OUT, 1),
     "constant_pad_nd": (IMAGE, *X, *OUT, [1, 0, 2, -1], 0.4),
     "upsample_nearest2d": (IMAGE, *X, *OUT, [9, 7]),
+    "upsample_bilinear2d": (IMAGE, *X, *OUT, [9, 7], False),
     "conv1d": _conv1d([1]),
     "conv1d.sides": _conv1d([2, 1]),
     "conv3d": _conv3d([1, 0, 1]),
@@ -165,7 +166,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
 # Codes that a formula may be off, beyond half a code: terms of add and sub are aligned to 20 bits,
 # softmax and norms have intermediate results of their own.
 SLACK = {"add": 1e-3, "sub": 1e-3, "softmax": 0.05, "native_layer_norm": 0.1, "rms_norm": 0.1}
-SLACK |= {"native_group_norm": 0.1, "log_softmax": 1e-3}
+# A bilinear upsampling rounds its weights: an eighth of an input step, in steps of the output.
+SLACK |= {"native_group_norm": 0.1, "log_softmax": 1e-3, "upsample_bilinear2d": 0.125 * 0.05 / 0.03}
 
 
 def _call(spec: OpSpec) -> tuple[Any, ...]:

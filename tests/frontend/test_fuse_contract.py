@@ -272,6 +272,18 @@ ANCHORS: dict[Any, _Anchor] = {
     _aten.upsample_nearest2d.vec: _Anchor(
         ("x", [16, 16], None), {"output_size": [8, 16], "scale_factors": [2.0, 2.0]}
     ),
+    _aten.upsample_bilinear2d.default: _Anchor(
+        ("x", [16, 16], False),
+        {"output_size": [8, 8], "align_corners": True, "scales_h": 2.0, "scales_w": 2.0},
+    ),
+    _aten.upsample_bilinear2d.vec: _Anchor(
+        ("x", [16, 16], False, None),
+        {"output_size": [8, 16], "align_corners": True, "scale_factors": [2.0, 2.0]},
+    ),
+    **dict.fromkeys(
+        (_aten.div.Tensor_mode, _aten.div_.Tensor_mode),
+        _Anchor(("x", "y"), {"rounding_mode": "floor"}),
+    ),
     _aten.conv1d.default: _Anchor(_conv(1), _conv_others(1)),
     _aten.conv3d.default: _Anchor(_conv(3), _conv_others(3)),
     _aten.conv1d.padding: _conv_padding(1),

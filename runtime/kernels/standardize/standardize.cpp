@@ -93,8 +93,9 @@ Status prepare_standardize(const OpContext& context, bool centred, void* params,
     p->mean_shift = given->input_shift();
     return check_mean(context, p->mean_multiplier, p->mean_shift, p->rows.length);
   }
+  FQ_RETURN_IF_ERROR(check_zero_point(context, given->input_zero_point(), schema::DType_s8));
   p->center = given->input_zero_point() * (1 << kFraction);
-  return check_zero_point(context, given->input_zero_point(), schema::DType_s8);
+  return Status();
 }
 
 void standardize_s8(const Step& step, bool centred) {
