@@ -3,6 +3,7 @@
 
 from fused_quant.explain import Explanation, explain
 from fused_quant.fuse import fuse
+from fused_quant.integer_io import integer_io
 from fused_quant.lower import lower
 from fused_quant.ops.registry import load as _load_operators
 from fused_quant.partitioner import FusedQuantPartitioner
@@ -30,6 +31,7 @@ __all__ = [
     "explain",
     "fuse",
     "get_core_aten_quantizers",
+    "integer_io",
     "load_runtime",
     "lower",
 ]

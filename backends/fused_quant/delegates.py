@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,19 +14,27 @@ BACKEND_ID = "FusedQuantBackend"
 SHARED_PREFIX = "fused_quant/"  # of the keys of constants that payloads share
 
 _EXECUTORCH_IDENTIFIER = b"ET12"
+# Methods that return a parameter of the boundary, as `integer_io` and ExecuTorch's passes name them.
+_PARAMETER = re.compile(r"(?:(.+)_)?((?:input|output)\d+)_(scale|zp|quant_min|quant_max|dtype)")
+_DTYPES = {0: "uint8", 1: "int8", 2: "int16", 3: "int32"}  # by ExecuTorch's number
+
+# Parameters by field, of each input and output that takes codes: "input0", "output0", ...
+Boundary = dict[str, dict[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
 class DelegatePayload:
     """One fused_quant delegate of an ExecuTorch program.
 
-    `constants` are those that the program keeps for all of its payloads, by key.
+    `constants` are those that the program keeps for all of its payloads, by key. `boundary`: of the
+    method's inputs and outputs, where the program says how their codes are quantized.
     """
 
     method: str
     delegate: int
     data: bytes
     constants: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    boundary: Boundary = dataclasses.field(default_factory=dict)
 
 
 def shared_constants(named_data: Any) -> dict[str, bytes]:
@@ -37,6 +46,21 @@ def shared_constants(named_data: Any) -> dict[str, bytes]:
         for key, entry in named_data.pte_data.items()
         if key.startswith(SHARED_PREFIX)
     }
+
+
+def _boundary(program: Any, method: str) -> Boundary:
+    """What constant methods say about a method's inputs and outputs."""
+    boundary: Boundary = {}
+    for plan in program.execution_plan:
+        match = _PARAMETER.fullmatch(plan.name)
+        if match is None or match[1] not in (None, method) or len(plan.outputs) != 1:
+            continue
+        stored = plan.values[plan.outputs[0]].val
+        value = getattr(stored, "double_val", getattr(stored, "int_val", None))
+        if match[3] == "dtype":
+            value = _DTYPES.get(value, str(value))  # type: ignore[arg-type]
+        boundary.setdefault(match[2], {})[match[3]] = value
+    return boundary
 
 
 def _find_delegates(pte: bytes) -> list[DelegatePayload]:
@@ -52,6 +76,7 @@ def _find_delegates(pte: bytes) -> list[DelegatePayload]:
             position,
             bytes(program.backend_delegate_data[delegate.processed.index].data),
             constants,
+            _boundary(program, plan.name),
         )
         for plan in program.execution_plan
         for position, delegate in enumerate(plan.delegates)

@@ -19,7 +19,7 @@ from typing import Any
 from tabulate import tabulate
 
 from fused_quant import memory_plan
-from fused_quant.delegates import SHARED_PREFIX, DelegatePayload, extract_delegates
+from fused_quant.delegates import SHARED_PREFIX, Boundary, DelegatePayload, extract_delegates
 from fused_quant.lowered import LoweredOp, LoweredProgram, LoweredTensor, Storage
 from fused_quant.payload import (
     IDENTIFIER,
@@ -55,12 +55,16 @@ _GROUPS = (
 
 @dataclasses.dataclass(frozen=True)
 class Inspection:
-    """A payload's program with what its header says and where it was found."""
+    """A payload's program with what its header says and where it was found.
+
+    boundary: how the codes of the method's inputs and outputs are quantized, if the file says so.
+    """
 
     method: str | None
     delegate: int | None
     header: PayloadHeader
     program: LoweredProgram
+    boundary: Boundary = dataclasses.field(default_factory=dict)
 
 
 def _snake(name: str) -> str:
@@ -89,7 +93,10 @@ def inspect_file(data: bytes) -> list[Inspection]:
     delegates: list[DelegatePayload] = extract_delegates(data)
     if not delegates:
         raise ValueError("no method of this program has a fused_quant delegate")
-    return [inspect_payload(d.data, d.method, d.delegate) for d in delegates]
+    return [
+        dataclasses.replace(inspect_payload(d.data, d.method, d.delegate), boundary=d.boundary)
+        for d in delegates
+    ]
 
 
 def _tensor_json(tensor: LoweredTensor) -> dict[str, Any]:
@@ -144,6 +151,7 @@ def to_json(inspection: Inspection) -> dict[str, Any]:
         "format_version": inspection.header.format_version,
         "producer": inspection.header.producer,
         "target": inspection.header.target,
+        "boundary": inspection.boundary,
         "totals": totals(inspection),
         "inputs": program.inputs,
         "outputs": program.outputs,
@@ -192,6 +200,16 @@ def _shared_lines(program: LoweredProgram) -> list[str]:
     """What the payload does not hold itself."""
     sizes = {tensor.key: tensor.nbytes for tensor in program.tensors if tensor.key}
     return [f"shared {_short(key)}: {size:,} bytes, key {key}" for key, size in sizes.items()]
+
+
+def _boundary_lines(boundary: Boundary) -> list[str]:
+    """The method's inputs and outputs that are codes."""
+    return [
+        re.sub(r"(\d+)", r" \1", name) + f": {found.get('dtype')}, scale "
+        f"{_number(found.get('scale', ''))}, zero point {found.get('zp')}, codes "
+        f"{found.get('quant_min')}..{found.get('quant_max')}"
+        for name, found in sorted(boundary.items())
+    ]
 
 
 def _operand_cells(role: str, tensor: LoweredTensor) -> tuple[str, ...]:
@@ -304,6 +322,7 @@ def to_text(inspection: Inspection) -> str:
         [
             f"{where}: format {header.format_version}, made by {header.producer or 'unknown'}, "
             f"target {header.target or 'unknown'}",
+            *_boundary_lines(inspection.boundary),
             "",
             table,
             "",

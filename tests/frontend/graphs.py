@@ -57,6 +57,11 @@ class Grid:
         return self.dequantize(self.quantize(x))
 
 
+def outside(x: Tensor) -> Tensor:
+    """An operator that has no kernel: no delegate takes it, ExecuTorch's portable kernels run it."""
+    return torch.cumsum(x, -1)
+
+
 class Weights(nn.Module):
     """int8 codes with a scale per output channel, or one, as a converted graph holds them."""
 

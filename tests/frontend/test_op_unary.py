@@ -292,6 +292,31 @@ SPELLINGS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor
     ),
     "celu": (functional.celu, functional.celu_, "celu"),
     "celu-alpha": (lambda x: functional.celu(x, 0.3), lambda x: functional.celu_(x, 0.3), "celu"),
+    "threshold": (
+        lambda x: functional.threshold(x, 0.3, -0.5),
+        lambda x: torch.where(x <= 0.3, -0.5, x),
+        "threshold",
+    ),
+    "hardshrink": (
+        functional.hardshrink,
+        lambda x: torch.where(x.abs() <= 0.5, 0, x),
+        "hardshrink",
+    ),
+    "softshrink": (
+        functional.softshrink,
+        lambda x: torch.where(x.abs() > 0.5, x - torch.sign(x) * 0.5, x * 0),
+        "softshrink",
+    ),
+    "prelu": (
+        lambda x: functional.prelu(x, torch.tensor([0.25, -0.1, 1.5])),
+        lambda x: torch.where(x > 0, x, x * torch.tensor([0.25, -0.1, 1.5]).view(1, 3, 1)),
+        "prelu",
+    ),
+    "log_sigmoid": (
+        functional.logsigmoid,
+        lambda x: torch.minimum(x, torch.zeros([])) - torch.log1p(torch.exp(-x.abs())),
+        "log_sigmoid",
+    ),
     "abs": (torch.abs, torch.abs_, "abs"),
     "neg": (torch.neg, torch.neg_, "neg"),
     "exp": (torch.exp, torch.exp_, "exp"),
@@ -314,6 +339,10 @@ def test_spellings_and_decompositions_are_one_operator(name: str) -> None:
     assert all(torch.equal(result, results[0]) for result in results)
 
 
+_WHOLE = ("silu", "hardswish", "softplus", "celu", "mish", "threshold", "hardshrink")
+_WHOLE += ("softshrink", "prelu", "log_sigmoid")
+
+
 def _read_twice(x: Tensor) -> Tensor:
     gate = torch.sigmoid(x)
     return x * gate + gate
@@ -330,6 +359,19 @@ NEAR_MISSES: dict[str, Callable[[Tensor], Tensor]] = {
         x * 2 > 20, x, torch.log1p(torch.exp(x * 2)) / 3
     ),
     "celu-another-bound": lambda x: torch.where(x > 0.5, x, torch.expm1(x)),
+    "threshold-of-another": lambda x: torch.where(x + 1 <= 0.3, -0.5, x),
+    "hardshrink-to-another-number": lambda x: torch.where(x.abs() <= 0.5, 1, x),
+    "softshrink-by-another": lambda x: torch.where(
+        x.abs() > 0.5, x - torch.sign(x) * 0.25, x * 0
+    ),
+    "prelu-another-bound": lambda x: torch.where(x > 0.5, x, x * torch.tensor(0.25)),
+    "prelu-along-another-dimension": lambda x: torch.where(
+        x > 0, x, x * torch.tensor([0.25, -0.1, 1.5, 1.0, 2.0, 3.0, 4.0, 5.0]).view(1, 1, 8)
+    ),
+    "prelu-of-computed-slopes": lambda x: torch.where(x > 0, x, x * (x + 1)),
+    "log-sigmoid-of-another": lambda x: (
+        torch.minimum(x, torch.zeros([])) - torch.log1p(torch.exp(-(x + 1).abs()))
+    ),
     "mish-of-another": lambda x: x * torch.tanh(functional.softplus(x + 1)),
 }
 
@@ -338,9 +380,7 @@ NEAR_MISSES: dict[str, Callable[[Tensor], Tensor]] = {
 def test_what_only_looks_like_one_stays(name: str) -> None:
     module = Graph(lambda x: OUT.quantize(NEAR_MISSES[name](IN.dequantize(x))))
     for gm in both(module, CODES):
-        assert not {
-            f"{n}.default" for n in ("silu", "hardswish", "softplus", "celu", "mish")
-        } & set(fused_names(gm))
+        assert not {f"{n}.default" for n in _WHOLE} & set(fused_names(gm))
         assert torch.equal(result_of(gm, (CODES,)), module(CODES))
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from torch.nn import functional
 
 import fused_quant
 from fused_quant.claims import Refusal
+from fused_quant.ops import registry
 from tests.e2e import routes
-from tests.frontend.graphs import Graph, Grid, Weights
+from tests.frontend.graphs import Graph, Grid, Weights, outside
 
 torch.set_num_threads(1)
 
@@ -90,8 +92,7 @@ REFUSED: dict[str, tuple[str, str, nn.Module, tuple[Tensor, ...]]] = {
     "zero-point-weight": ("linear", "zero_point", _linear(Weights(_CODES, [0.1], 0, 3)), (ROW,)),
     "granularity": ("linear", "granularity", _linear(Weights(_CODES, [0.1] * 6, 1)), (ROW,)),
     "overflow": ("linear", "overflow", _linear(Weights(_WIDE, [0.1])), (torch.ones(1, 140_000),)),
-    "operator": ("atan", "operator", _unary(torch.atan, IN, OUT), (ROW,)),
-    "kernel": ("sin", "kernel", _unary(torch.sin, IN, OUT), (ROW,)),
+    "operator": ("cumsum", "operator", _unary(outside, IN, OUT), (ROW,)),
     "boundary-float-input": (
         "add",
         "float_input",
@@ -130,6 +131,19 @@ def test_late_reject_is_refused_ahead_of_time_with_a_reason(name: str) -> None:
     assert not [n for n in names if n.startswith("fused_quant.")]
 
 
+def test_late_reject_of_an_operator_without_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_kernel(target: Any) -> Any:
+        spec = registered(target)
+        return spec if spec is None or spec.name != "relu" else replace(spec, runtime=None)
+
+    registered = registry.spec_of
+    monkeypatch.setattr(registry, "spec_of", without_kernel)
+    edge, refusals = _lower(_unary(functional.relu, IN, OUT), ROW)
+    found = [refusal for refusal in refusals if "relu" in refusal.operator]
+    assert [refusal.reason.code for refusal in found] == ["kernel"]
+    assert any("relu" in name for name in routes.operators(edge))
+
+
 def test_late_reject_transposed_convolution() -> None:
     """Of three dimensions: there is no kernel, nor has ExecuTorch one."""
     conv, volume = nn.ConvTranspose3d(3, 4, 3, stride=2), IMAGE.unsqueeze(2)
@@ -148,7 +162,7 @@ def test_registration_unclaimed_quantized_operators_run() -> None:
 
     def function(x: Tensor) -> Tensor:
         first = MID.round(functional.relu(IN.round(x)))
-        return OUT.round(functional.relu(MID.round(torch.sin(first))))
+        return OUT.round(functional.relu(MID.round(outside(first))))
 
     for route in routes.ROUTES:
         edge, _ = _lower(Graph(function), ROW, route=route)
@@ -162,9 +176,9 @@ def _shared_input(x: Tensor) -> tuple[Tensor, Tensor]:
     return OUT.round(functional.relu(codes)), MID.round(codes + codes)
 
 
-def _around_sin(x: Tensor) -> Tensor:
+def _around_outside(x: Tensor) -> Tensor:
     first = MID.round(functional.relu(IN.round(x)))
-    return OUT.round(first + MID.round(torch.sin(first)))
+    return OUT.round(first + MID.round(outside(first)))
 
 
 def _returned_twice(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -178,7 +192,7 @@ def _input_returned(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def _float_consumer(x: Tensor) -> tuple[Tensor, Tensor]:
     middle = MID.round(functional.relu(IN.round(x)))
-    return torch.sin(middle), OUT.round(middle + middle)
+    return outside(middle), OUT.round(middle + middle)
 
 
 def _unused(x: Tensor, y: Tensor) -> Tensor:
@@ -198,7 +212,7 @@ PARTITIONS: dict[str, tuple[Callable[..., Any], int, tuple[str, ...], tuple[Tens
     "two-outputs-of-a-shared-input": (_shared_input, 1, (), (ROW,)),
     "output-returned-twice": (_returned_twice, 1, (), (ROW,)),
     "input-returned": (_input_returned, 1, (), (ROW,)),
-    "boundary-float-consumer-of-a-dequantize": (_float_consumer, 1, ("sin",), (ROW,)),
+    "boundary-float-consumer-of-a-dequantize": (_float_consumer, 1, ("cumsum",), (ROW,)),
     "boundary-unused-input": (_unused, 1, (), (ROW, ROW)),
     "boundary-codes-in-and-out": (_codes_in_and_out, 1, (), (_CODES.to(torch.int8),)),
     "views-behind": (_views_only_behind, 1, (), (ROW,)),
@@ -230,18 +244,18 @@ def test_partition_is_convex_around_an_unclaimed_operator() -> None:
 
     Only one side of the operator is taken; nothing is computed twice or in a circle.
     """
-    module = Graph(_around_sin)
+    module = Graph(_around_outside)
     edge, refusals = _lower(module, ROW)
     names = routes.operators(edge)
     assert names.count("executorch_call_delegate") == 1
-    assert any("sin" in name for name in names)
+    assert any("cumsum" in name for name in names)
     assert "partition" in {refusal.reason.code for refusal in refusals}
     (got,) = routes.run(edge, (ROW,))
     assert float((got - module(ROW)).abs().max()) <= OUT.scale * 1.001
 
 
 def test_boundary_only_regions_are_not_delegated() -> None:
-    edge, refusals = _lower(Graph(lambda x: torch.sin(IN.round(x))), ROW)
+    edge, refusals = _lower(Graph(lambda x: outside(IN.round(x))), ROW)
     assert "executorch_call_delegate" not in routes.operators(edge)
     assert {r.reason.code for r in refusals if "quantize" in r.operator} == {"no_compute"}
 

@@ -13,6 +13,7 @@ from fused_quant.passes.restore_branches import restore_branches
 from fused_quant.passes.restore_matmul import restore_matmul
 from fused_quant.passes.restore_moves import restore_moves
 from fused_quant.passes.restore_norms import restore_instance_norm, restore_rms_norm
+from fused_quant.passes.restore_piecewise import restore_piecewise
 from fused_quant.passes.restore_pools import restore_pools
 from fused_quant.passes.restore_scalars import restore_scalars
 from fused_quant.passes.restore_square import restore_square
@@ -20,6 +21,7 @@ from fused_quant.passes.restore_square import restore_square
 _REWRITES = (
     restore_moves,
     restore_branches,
+    restore_piecewise,
     restore_rms_norm,
     restore_instance_norm,
     restore_activations,

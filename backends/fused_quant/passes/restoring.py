@@ -65,11 +65,15 @@ def number_of(gm: GraphModule, value: Any) -> tuple[float, tuple[Node, ...]] | N
         nodes.append(value)
         value = value.args[0]
     constant = graph.constant_of(gm, value)
-    if constant is None and graph.op_of(value) == _aten.full.default:
+    if constant is None and graph.op_of(value) in (
+        _aten.full.default,
+        _aten.scalar_tensor.default,
+    ):
         bound = graph.bind(value)
         nodes.append(value)
-        if list(bound["size"]) == [] and isinstance(bound["fill_value"], (int, float)):
-            constant = torch.tensor(bound["fill_value"], dtype=graph.val_of(value).dtype)
+        filled = bound.get("fill_value", bound.get("s"))
+        if list(bound.get("size", [])) == [] and isinstance(filled, (int, float)):
+            constant = torch.tensor(filled, dtype=graph.val_of(value).dtype)
     if constant is None or constant.dim() or constant.is_complex():
         return None
     for node in reversed(nodes):  # a copy may change the type

@@ -19,16 +19,31 @@ from fused_quant.quantizer import attention, recurrent
 
 _aten = torch.ops.aten
 Function = Callable[..., tuple[Tensor, ...]]
+
+
+def _gated(bound: dict[str, Any]) -> tuple[list[Node], Function]:
+    """The glu: the first half times the sigmoid of the second."""
+    x, dim = bound["self"], bound["dim"]
+    half = graph.shape_of(x)[dim] // 2
+
+    def gate(x: Tensor) -> tuple[Tensor, ...]:
+        first = _aten.slice.Tensor(x, dim, 0, half)
+        return (first * torch.sigmoid(_aten.slice.Tensor(x, dim, half, 2 * half)),)
+
+    return [x], gate
+
+
 # Operator -> (tensors, function of them) of a call, or None for a call that stays whole.
 _NETWORKS: dict[Any, Callable[[dict[str, Any]], tuple[list[Node], Function] | None]] = {
     _aten.scaled_dot_product_attention.default: attention.network,
     _aten.lstm.input: recurrent.lstm_network,
     _aten.gru.input: recurrent.gru_network,
+    _aten.glu.default: _gated,
 }
 
 
 def take_apart(model: GraphModule) -> None:
-    """Rewrite attention without a mask, LSTM and GRU, in place."""
+    """Rewrite attention without a mask, LSTM, GRU and glu, in place."""
     for node in graph.calls(model):
         read = _NETWORKS.get(graph.op_of(node))
         network = None if read is None else read(graph.bind(node))
