@@ -44,6 +44,8 @@ REASONS = {
     "test_median_dtype": _PORTABLE,
     "test_index_put_dtype": "indices and values are inputs of the program",
     "test_index_put_in_place_dtype": "indices and values are inputs of the program",
+    "test_index_select_dtype": "the indices are an input of the program",
+    "test_argmin_dtype": "no kernel",
     "test_masked_fill_dtype": "the mask is an input of the program, of type bool",
     "test_mean_output_dtype": "it asks for results of float16 and float64, which are no codes",
 }

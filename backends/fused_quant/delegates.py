@@ -14,7 +14,7 @@ BACKEND_ID = "FusedQuantBackend"
 SHARED_PREFIX = "fused_quant/"  # of the keys of constants that payloads share
 
 _EXECUTORCH_IDENTIFIER = b"ET12"
-# Methods that return a parameter of the boundary, as `integer_io` and ExecuTorch's passes name them.
+# Methods that return a parameter of the boundary, as `integer_io` and ExecuTorch name them.
 _PARAMETER = re.compile(r"(?:(.+)_)?((?:input|output)\d+)_(scale|zp|quant_min|quant_max|dtype)")
 _DTYPES = {0: "uint8", 1: "int8", 2: "int16", 3: "int32"}  # by ExecuTorch's number
 

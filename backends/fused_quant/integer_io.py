@@ -94,7 +94,7 @@ def _quantized_output(program: ExportedProgram, index: int) -> dict[str, Any] | 
     """Rewrite an output; its parameters, or why it cannot be codes."""
     position = len(program.graph_signature.output_specs)
     position += index - len(program.graph_signature.user_outputs)
-    results = list(program.graph.output_node().args[0])  # type: ignore[arg-type]
+    results = list(program.graph.output_node().args[0])
     node = results[position]
     if graph.op_of(node) != graph.DEQUANTIZE:
         return f"made by {getattr(node, 'target', node)}, supported: dequantize_per_tensor"
@@ -109,6 +109,6 @@ def _quantized_output(program: ExportedProgram, index: int) -> dict[str, Any] | 
 def _update_outputs(program: ExportedProgram) -> None:
     """Make the signature name what the graph returns."""
     results = program.graph.output_node().args[0]
-    for spec, node in zip(program.graph_signature.output_specs, results, strict=True):  # type: ignore[arg-type]
+    for spec, node in zip(program.graph_signature.output_specs, results, strict=True):
         if isinstance(node, Node) and isinstance(node.meta.get("val"), torch.Tensor):
-            spec.arg.name = node.name  # type: ignore[union-attr]
+            spec.arg.name = node.name

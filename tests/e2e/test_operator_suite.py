@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""ExecuTorch's own operator tests, one per operator, through the plugin that the package ships."""
+"""ExecuTorch's own operator tests, one per operator, through the plugin that the package ships.
+
+Not the two of an LSTM: torch takes minutes to lower their 20 steps. `tools/operator_suite.py` runs
+them too; tests/models/test_zoo.py has a shorter LSTM.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,12 @@ def tests(
     """Test -> wholly delegated, of every other module, so that two workers share them."""
     report = tmp_path_factory.mktemp("suite") / "report.json"
     modules = _modules()[request.param :: _PARTS]
-    arguments = ["-p", "tests.support.speedups", "-k", operator_suite.PER_OPERATOR]
+    arguments = [
+        "-p",
+        "tests.support.speedups",
+        "-k",
+        f"{operator_suite.PER_OPERATOR} and not lstm",
+    ]
     code, printed = operator_suite.run([*arguments, "--pyargs", *modules], report)
     assert code == 0, printed
     return operator_suite.outcome(json.loads(report.read_text())["records"])
@@ -40,7 +49,7 @@ def tests(
 def test_whatever_stays_outside_has_a_reason(tests: dict[str, bool]) -> None:
     outside = {test for test, whole in tests.items() if not whole}
     assert outside == set(operator_suite.REASONS) & set(tests)
-    assert len(tests) > 84 / _PARTS - 12
+    assert len(tests) > 82 / _PARTS - 12
 
 
 def test_the_reasons_leave_enough() -> None:

@@ -58,7 +58,7 @@ class Grid:
 
 
 def outside(x: Tensor) -> Tensor:
-    """An operator that has no kernel: no delegate takes it, ExecuTorch's portable kernels run it."""
+    """An operator without a kernel of ours: ExecuTorch's portable kernels run it."""
     return torch.cumsum(x, -1)
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Functions with a bend out of the parts that decomposition makes of them.
 
-    threshold   = where(x <= threshold, value, x)
-    hardshrink  = where(|x| <= lambd, 0, x)
-    softshrink  = where(|x| > lambd, x - sign(x) * lambd, x * 0)
-    prelu       = where(x > 0, x, weight * x), weight viewed with its channels on dimension 1
-    log_sigmoid = min(0, x) - log1p(exp(-|x|))
+threshold   = where(x <= threshold, value, x)
+hardshrink  = where(|x| <= lambd, 0, x)
+softshrink  = where(|x| > lambd, x - sign(x) * lambd, x * 0)
+prelu       = where(x > 0, x, weight * x), weight viewed with its channels on dimension 1
+log_sigmoid = min(0, x) - log1p(exp(-|x|))
 """
 
 from __future__ import annotations
