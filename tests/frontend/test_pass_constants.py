@@ -154,7 +154,7 @@ def test_random_graphs_keep_only_integer_constants(seed: int) -> None:
     assert not program.constants
     found = lower_program(torch.export.export(copy.deepcopy(gm), inputs), resolve_target(None))
     constants = [t.data for t in found.tensors if t.storage is Storage.CONSTANT]
-    assert all(data is not None and data.dtype in ("int8", "int32") for data in constants)
+    assert all(data is not None and data.dtype.kind == "i" for data in constants)
     distinct = {data.tobytes() for data in constants if data is not None}
     header = payload.read_header(payload.serialize(found))
     assert header.constant_bytes == sum(map(len, distinct))
