@@ -179,6 +179,30 @@ def _torn(units: _Units, groups: list[list[Node]], tags: dict[str, int]) -> set[
     return {unit for unit in members if torn.intersection(graph.origins(unit))} if torn else set()
 
 
+def _crossed(units: _Units, groups: list[list[Node]], tags: dict[str, int]) -> set[Node]:
+    """Units by which a value leaves a partition of the program and comes back into it.
+
+    The fused copy has no such path, but its order can differ from the program's: a clamp behind a
+    movement stands in front of it there. Once the clamp is refused, the movement must not be taken.
+    """
+    exits: dict[str, dict[int, set[str]]] = {}  # node -> partition left on a path -> where it left
+    leaving: set[str] = set()
+    for node in units.program.graph.nodes:
+        left: dict[int, set[str]] = {}
+        tag = tags.get(node.name)
+        for source in node.all_input_nodes:
+            for index, names in exits.get(source.name, {}).items():
+                left.setdefault(index, set()).update(names)
+            index_of_source = tags.get(source.name)
+            if index_of_source is not None and index_of_source != tag:
+                left.setdefault(index_of_source, set()).add(source.name)
+        if tag is not None and tag in left:
+            leaving |= left.pop(tag)
+        exits[node.name] = left
+    members = itertools.chain.from_iterable(groups)
+    return {unit for unit in members if leaving.intersection(graph.origins(unit))}
+
+
 def _is_integer(node: Node) -> bool:
     """True for computed indices; what reads codes has an integer result of the delegate's own."""
     spec = registry.spec_of(graph.op_of(node))
@@ -229,7 +253,7 @@ def _partitions(units: _Units, target: Target) -> dict[str, int]:
                     conflicting.add(node)
                     continue
                 tags.update(dict.fromkeys(names, index))
-        conflicting |= _torn(units, groups, tags)
+        conflicting |= _torn(units, groups, tags) or _crossed(units, groups, tags)
         if not idle and not conflicting:
             return tags | _constant_chains(units, tags)
         units.drop(conflicting, _SPLIT)
