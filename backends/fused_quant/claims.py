@@ -187,8 +187,11 @@ def _crossed(units: _Units, groups: list[list[Node]], tags: dict[str, int]) -> s
     """
     exits: dict[str, dict[int, set[str]]] = {}  # node -> partition left on a path -> where it left
     leaving: set[str] = set()
+    tags = dict(tags)
     for node in units.program.graph.nodes:
         left: dict[int, set[str]] = {}
+        if graph.op_of(node) is graph.GETITEM and node.args[0].name in tags:
+            tags.setdefault(node.name, tags[node.args[0].name])  # it goes where its tuple is made
         tag = tags.get(node.name)
         for source in node.all_input_nodes:
             for index, names in exits.get(source.name, {}).items():

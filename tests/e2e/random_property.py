@@ -58,7 +58,7 @@ def quantizer_of(seed: int) -> Quantizer:
     chosen = dataclasses.replace(
         config, input_activation=activation, output_activation=activation, weight=weight
     )
-    return fused_quant.default_quantizer(chosen, every_operator=True)
+    return fused_quant.default_quantizer(chosen)
 
 
 def check(seed: int, through_executorch: bool = False) -> Outcome:

@@ -150,7 +150,12 @@ def test_random_graphs_keep_only_integer_constants(seed: int) -> None:
     if not routes.is_one_delegate_call(lowered):
         return
     program = lowered.exported_program()
-    assert not program.state_dict
+    # convert_pt2e keeps the float buffer that a constant of codes was made from, read by nothing.
+    names = {
+        *program.graph_signature.inputs_to_buffers,
+        *program.graph_signature.inputs_to_parameters,
+    }
+    assert not [n.name for n in program.graph.nodes if n.name in names and n.users]
     assert not program.constants
     found = lower_program(torch.export.export(copy.deepcopy(gm), inputs), resolve_target(None))
     constants = [t.data for t in found.tensors if t.storage is Storage.CONSTANT]

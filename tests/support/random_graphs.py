@@ -48,7 +48,12 @@ class RandomModule(nn.Module):
 
 def _makers(kernel_less: bool) -> tuple[list[Maker], list[int]]:
     registry.load()
-    present = {s.qualified_name for s in registry.specs() if s.runtime is not None or kernel_less}
+    # An operator that the default quantizer leaves in float unless it is asked stays outside.
+    present = {
+        s.qualified_name
+        for s in registry.specs()
+        if kernel_less or (s.runtime is not None and (s.annotation is None or s.annotation.unasked))
+    }
     chosen = [(weight, make) for names, weight, make in TABLE if present.issuperset(names)]
     return [make for _, make in chosen], [weight for weight, _ in chosen]
 

@@ -222,7 +222,7 @@ def _close_grid_islands(gm: GraphModule) -> bool:
         if value is None or not value.users:
             continue
         users = list(value.users)
-        if any(graph.op_of(user) in QUANTIZES or user.op == "output" for user in users):
+        if any(graph.op_of(user) in QUANTIZES for user in users):
             continue
         params = source.args[1:6]
         with gm.graph.inserting_after(value):
