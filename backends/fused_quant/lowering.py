@@ -67,7 +67,7 @@ class Builder:
         self._orders = layout.plan_orders(gm)
         self._wanted_outputs = _output_orders(gm)
         self._values: dict[Node, _Value] = {}
-        self._converted: dict[tuple[int, Order], _Value] = {}
+        self._converted: dict[tuple[int, Order], int] = {}
         self._site: Site | None = None
         self._result_node: Node | None = None
 
@@ -291,17 +291,19 @@ class Builder:
             return value
         if layout.is_relabeling(value.shape, value.order, order):
             return self._relabel(value, value.shape, order)
-        key = (value.tensor, order)
+        # By how the bytes move, since a permutation may have given them another meaning meanwhile.
+        perm = tuple(value.order.index(axis) for axis in order)
+        key = (value.tensor, perm)
         base = self.program.tensors[value.tensor]
         if base.data is not None and key not in self._converted:
-            data = base.data.transpose([value.order.index(axis) for axis in order])
+            data = base.data.transpose(perm)
             moved = self._constant_value(base.name, data, order, value.shape, base)
-            self._converted[key] = moved
+            self._converted[key] = moved.tensor
         if key not in self._converted:
             tensor = self._like(value.tensor, value.shape, order, "permuted")
             self._permute_into(value, tensor, order)
-            self._converted[key] = _Value(tensor, order, value.shape)
-        return self._converted[key]
+            self._converted[key] = tensor
+        return _Value(self._converted[key], order, value.shape)
 
     def _permute_into(self, value: _Value, tensor: int, order: Order) -> None:
         perm = [value.order.index(axis) for axis in order]
