@@ -39,8 +39,9 @@ __attribute__((noinline)) uint32_t InstructionCounter::elapsed() {
 uint32_t InstructionCounter::stop() { return elapsed() - overhead_; }
 
 void repaint_stack() {
-  const uint32_t* limit = stack_pointer();
-  // This function calls nothing, so all below its stack pointer is free.
+  // This function calls nothing, so all below its frame is free. The compiler may push registers
+  // after the stack pointer is read (it does for Armv8.1-M loops, which need LR): 16 words at most.
+  const uint32_t* limit = stack_pointer() - 16;
   for (volatile uint32_t* word = fq_stack_bottom; word < limit; ++word) {
     *word = FQ_STACK_PATTERN;
   }

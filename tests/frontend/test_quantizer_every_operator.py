@@ -22,6 +22,7 @@ CASES: dict[str, Callable[[Tensor], Any]] = {
     "split": lambda x: x.split(2, 0),
     "argmax": lambda x: x.argmax(1),
     "exp": torch.exp,
+    "glu": lambda x: torch.nn.functional.glu(x, 0),
     "divide": lambda x: x / (x * x + 1.0),
 }
 

@@ -23,7 +23,9 @@ inline uint32_t read_word(uintptr_t address) {
 }
 
 inline void start_counter() {
-  if (!kCountsWithSysTick || read_word(kSysTickControl) != 0) return;
+  // Without a reference clock, the bit that selects the processor clock reads as one: look at
+  // ENABLE.
+  if (!kCountsWithSysTick || (read_word(kSysTickControl) & 1u) != 0) return;
   *reinterpret_cast<volatile uint32_t*>(kSysTickReload) = kCounterMask;
   *reinterpret_cast<volatile uint32_t*>(kSysTickCurrent) = 0;
   *reinterpret_cast<volatile uint32_t*>(kSysTickControl) = 5;  // processor clock, no interrupt
