@@ -2,7 +2,7 @@
 """MLPerf Tiny's four models: definitions, weights, and inputs to run them on.
 
 `load_resnet8(trained=True)` and its like give a float module in eval mode, `LOADERS` has all four
-by name (trained weights: "resnet8" and "ds_cnn"); `calibration_inputs(name, n)` and
+by name, each trained or with seeded random weights; `calibration_inputs(name, n)` and
 `test_inputs(name, n)` give float32 batches of one sample that never overlap.
 """
 

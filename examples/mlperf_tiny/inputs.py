@@ -6,12 +6,15 @@ package registry, so these stand in for them:
 
 * ResNet-8: real photographs. Square crops of scikit-image's sample photos, resized to 32x32. The
   photos for calibration and for tests are different ones.
-* MobileNetV1: the same photographs, at 96x96.
+* MobileNetV1: the same photographs in larger crops, at 96x96. There are people in `astronaut`
+  (calibration) and in `camera`, which is among the tests of the trained one; most crops of these
+  are "person" to it, and none of the cat, the coffee and the rocket.
 * DS-CNN: recordings of a voice ("front left", "rear right", ...) and of noise, from Debian's
   `alsa-utils`, when that package is installed; the recordings for calibration and for tests are
   different ones. Otherwise speech-like sound, synthesised. Either becomes a log-mel spectrogram
   like the one the model was trained on (see `spectrogram`).
-* Autoencoder: such spectrograms, flattened. (The model was made for log-mel frames of machines.)
+* Autoencoder, trained: log-mel frames of a synthesised machine (`machines.py`); with seeded
+  weights: DS-CNN's spectrograms, flattened.
 
 There are no labels to measure accuracy with; what the inputs are for is to exercise the models
 with activations of the usual statistics.
@@ -28,7 +31,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from examples.mlperf_tiny import machines
+
 FloatArray = npt.NDArray[np.float64]
+Batches = list[torch.Tensor]
 
 RECORDINGS = pathlib.Path("/usr/share/sounds/alsa")
 CALIBRATION_RECORDINGS = ("Front_Center", "Front_Left", "Front_Right", "Side_Left", "Noise")
@@ -36,7 +42,10 @@ TEST_RECORDINGS = ("Rear_Center", "Rear_Left", "Rear_Right", "Side_Right")
 CALIBRATION_PHOTOS = ("astronaut", "coffee", "stereo_motorcycle")
 TEST_PHOTOS = ("chelsea", "rocket")
 
+TEST_PEOPLE = ("camera", "chelsea", "rocket")
+
 PHOTO_SIZES = {"resnet8": 32, "mobilenet_v1": 96}  # pixels a side
+SMALLEST_CROP = {"resnet8": 96, "mobilenet_v1": 160}
 
 SAMPLE_RATE = 16_000
 WINDOW = 480
@@ -54,17 +63,19 @@ def _photo(name: str) -> FloatArray:
     image = getattr(data, name)()
     if isinstance(image, tuple):  # a stereo pair and its disparity
         image = image[0]
+    if image.ndim == 2:  # shades of grey
+        image = np.repeat(image[:, :, None], 3, 2)
     return np.asarray(image, np.float64)
 
 
 def _crop(
-    rng: np.random.Generator, names: tuple[str, ...], rank: int, pixels_a_side: int
-) -> torch.Tensor:
+    rng: np.random.Generator, photo: FloatArray, pixels_a_side: int, smallest: int
+) -> FloatArray:
+    """Whole numbers in [0, 255], [3, pixels_a_side, pixels_a_side]."""
     from skimage.transform import resize
 
-    photo = _photo(names[rank % len(names)])
     height, width = photo.shape[:2]
-    side = int(rng.integers(96, min(height, width) + 1))
+    side = int(rng.integers(smallest, min(height, width) + 1))
     top = int(rng.integers(0, height - side + 1))
     left = int(rng.integers(0, width - side + 1))
     crop = resize(
@@ -72,9 +83,28 @@ def _crop(
     )
     if rng.integers(2):
         crop = crop[:, ::-1]
-    pixels = np.clip(np.rint(crop), 0, 255)
-    scaled = ((pixels - 128) / 128).transpose(2, 0, 1).astype(np.float32)
-    return torch.from_numpy(np.ascontiguousarray(scaled))[None]
+    return np.clip(np.rint(crop), 0, 255).transpose(2, 0, 1)
+
+
+def _photographs(name: str, rng: np.random.Generator, n: int, test: bool, trained: bool) -> Batches:
+    names = TEST_PHOTOS if test else CALIBRATION_PHOTOS
+    whole = name == "mobilenet_v1" and trained
+    if whole and test:
+        names = TEST_PEOPLE
+    crops = []
+    for i in range(n):
+        photo = _photo(names[i % len(names)])
+        crop = _crop(rng, photo, PHOTO_SIZES[name], SMALLEST_CROP[name])
+        crops.append(crop if whole else (crop - 128) / 128)
+    return [torch.from_numpy(np.ascontiguousarray(x, np.float32))[None] for x in crops]
+
+
+def _machines(rng: np.random.Generator, n: int, test: bool) -> Batches:
+    """Sound machines; among the tests every second one is faulty, each fault in turn."""
+    faults = machines.FAULTS
+    wanted = [faults[i // 2 % len(faults)] if test and i % 2 else None for i in range(n)]
+    drawn = [machines.machine(rng, fault).astype(np.float32) for fault in wanted]
+    return [torch.from_numpy(x)[None] for x in drawn]
 
 
 def _mel(hz: FloatArray | float) -> FloatArray:
@@ -176,11 +206,12 @@ def _frames(rng: np.random.Generator, names: tuple[str, ...], rank: int) -> torc
     return torch.cat([flat, flat])[None, :640]
 
 
-def _inputs(name: str, n: int, test: bool, trained: bool) -> list[torch.Tensor]:
+def _inputs(name: str, n: int, test: bool, trained: bool) -> Batches:
     rng = np.random.default_rng(2 if test else 1)
     if name in PHOTO_SIZES:
-        photos = TEST_PHOTOS if test else CALIBRATION_PHOTOS
-        return [_crop(rng, photos, i, PHOTO_SIZES[name]) for i in range(n)]
+        return _photographs(name, rng, n, test, trained)
+    if name == "autoencoder" and trained:
+        return _machines(rng, n, test)
     if name == "autoencoder":
         return [
             _frames(rng, TEST_RECORDINGS if test else CALIBRATION_RECORDINGS, i) for i in range(n)
@@ -193,15 +224,15 @@ def _inputs(name: str, n: int, test: bool, trained: bool) -> list[torch.Tensor]:
     raise ValueError(f"there are no inputs of a model {name!r}")
 
 
-def calibration_inputs(name: str, n: int, trained: bool = True) -> list[torch.Tensor]:
+def calibration_inputs(name: str, n: int, trained: bool = True) -> Batches:
     """`n` float32 inputs of batch 1 to calibrate a model of `LOADERS` with.
 
-    `trained` says which variant of the model they are for; only DS-CNN's differ in shape.
+    `trained` says which variant of the model they are for; only ResNet-8's are the same for both.
     """
     return _inputs(name, n, False, trained)
 
 
-def test_inputs(name: str, n: int, trained: bool = True) -> list[torch.Tensor]:  # noqa: PT028
+def test_inputs(name: str, n: int, trained: bool = True) -> Batches:  # noqa: PT028
     """`n` float32 inputs of batch 1 from other photographs or recordings than the calibration's."""
     return _inputs(name, n, True, trained)
 

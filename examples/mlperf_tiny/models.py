@@ -1,23 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The models of MLPerf Tiny in PyTorch.
 
-ResNet-8 and DS-CNN have trained weights or seeded random ones, MobileNetV1 and the autoencoder
-seeded random ones.
-
-The trained modules are defined here, since their structure differs from the definitions in the
-executorch wheel (`executorch.examples.models.mlperf_tiny`), which serve for the random ones:
+All four have trained weights or seeded random ones. The trained modules are defined here, since
+their structure differs from the definitions in the executorch wheel
+(`executorch.examples.models.mlperf_tiny`), which serve for the random ones:
 
 * TensorFlow's SAME padding of a 3x3 convolution with stride 2 pads one row below and one column to
-  the right, and nothing above or to the left; the wheel's ResNet-8 pads all four sides.
-* The trained convolutions have a bias, and BatchNorm's epsilon is 1e-3.
+  the right, and nothing above or to the left; the wheel's networks pad all four sides.
+* The trained convolutions and matrices have a bias, and BatchNorm's epsilon is 1e-3.
 * The trained DS-CNN reads 50x10 features, and pools over all 25x5; the wheel's reads 49x10.
 
-Checked once by hand against the int8 .tflite files of the same package, run with ai-edge-litert
-2.3.0 on 120 of `inputs.test_inputs` each (photographs; recorded words): the float modules and the
-int8 files name the same class for 92.5 % (ResNet-8) and 99.2 % (DS-CNN) of all inputs, and for
-98.8 % and 100 % of those where the float module gives its class more than 0.6; probabilities differ
-by 0.013 and 0.003 on average. Of this package's fused int8 programs and the int8 files the same is
-true for 90.8 % and 99.2 % of all, 98.7 % and 100 % of the confident ones.
+`tests/models/test_trained_weights.py` compares each with a float64 evaluation of the Keras file;
+`examples/mlperf_tiny/report.py` compares them with the int8 .tflite files of the same package.
 """
 
 from __future__ import annotations
@@ -28,10 +22,17 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from examples.mlperf_tiny.weights import Weights, WeightsUnavailableError, keras_weights
+from examples.mlperf_tiny.weights import Weights, keras_weights
 
 EPSILON = 1e-3
 SEED = 0
+
+# MobileNetV1 of width 0.25: channels of each pointwise convolution, stride of the depthwise before.
+_MOBILENET = (
+    *((16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2)),
+    *(((128, 1),) * 5),
+    *((256, 2), (256, 1)),
+)
 
 
 class ConvBn(nn.Module):
@@ -134,6 +135,53 @@ class DsCnn(nn.Module):
         return out
 
 
+class MobileNetV1(nn.Module):
+    """Person detection: float32 [n, 3, 96, 96] in [0, 255] -> logits [n, 2] (person, none)."""
+
+    def __init__(self, classes: int = 2) -> None:
+        super().__init__()
+        self.entry = ConvBn(3, 8, (3, 3), (96, 96), stride=2)
+        self.depthwise, self.pointwise = nn.ModuleList(), nn.ModuleList()
+        channels, size = 8, 48
+        for outputs, stride in _MOBILENET:
+            self.depthwise.append(
+                ConvBn(channels, channels, (3, 3), (size, size), stride, groups=channels)
+            )
+            size //= stride
+            self.pointwise.append(ConvBn(channels, outputs, (1, 1), (size, size)))
+            channels = outputs
+        self.relu = nn.ReLU()
+        self.pool = nn.AvgPool2d(3)
+        self.head = nn.Linear(channels, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Class scores (logits) of a batch of images."""
+        x = self.relu(self.entry(x))
+        for depthwise, pointwise in zip(self.depthwise, self.pointwise, strict=True):
+            x = self.relu(pointwise(self.relu(depthwise(x))))
+        out: torch.Tensor = self.head(torch.flatten(self.pool(x), 1))
+        return out
+
+
+class AutoEncoder(nn.Module):
+    """Anomaly detection: float32 [n, 640], five log-mel frames in [0, 255] -> the same again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        width = 640
+        for outputs in (128, 128, 128, 128, 8, 128, 128, 128, 128):
+            norm = nn.BatchNorm1d(outputs, eps=EPSILON)
+            layers += [nn.Linear(width, outputs), norm, nn.ReLU()]
+            width = outputs
+        self.layers = nn.Sequential(*layers, nn.Linear(width, 640))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The reconstruction; its mean square error says how unlike the training data x is."""
+        out: torch.Tensor = self.layers(x)
+        return out
+
+
 def _copy(target: torch.Tensor, source: object) -> None:
     value = torch.as_tensor(source)
     if value.shape != target.shape:
@@ -154,17 +202,22 @@ def _load_conv(module: ConvBn, weights: Weights, layer: str, norm: int | None) -
     else:
         _copy(module.conv.weight, weights[f"{layer}/kernel"].transpose(3, 2, 0, 1))
     _copy(module.conv.bias, weights[f"{layer}/bias"])
-    if norm is not None and isinstance(module.norm, nn.BatchNorm2d):
-        name = _numbered("batch_normalization", norm)
-        _copy(module.norm.weight, weights[f"{name}/gamma"])
-        _copy(module.norm.bias, weights[f"{name}/beta"])
-        for buffer, key in (("running_mean", "moving_mean"), ("running_var", "moving_variance")):
-            _copy(module.norm.get_buffer(buffer), weights[f"{name}/{key}"])
+    if norm is not None:
+        _load_norm(module.norm, weights, norm)
 
 
-def _load_head(head: nn.Linear, weights: Weights) -> None:
-    _copy(head.weight, weights["dense/kernel"].T)
-    _copy(head.bias, weights["dense/bias"])
+def _load_norm(norm: nn.Module, weights: Weights, index: int) -> None:
+    name = _numbered("batch_normalization", index)
+    _copy(norm.get_parameter("weight"), weights[f"{name}/gamma"])
+    _copy(norm.get_parameter("bias"), weights[f"{name}/beta"])
+    for buffer, key in (("running_mean", "moving_mean"), ("running_var", "moving_variance")):
+        _copy(norm.get_buffer(buffer), weights[f"{name}/{key}"])
+
+
+def _load_dense(linear: nn.Linear, weights: Weights, index: int = 0) -> None:
+    name = _numbered("dense", index)
+    _copy(linear.weight, weights[f"{name}/kernel"].T)
+    _copy(linear.bias, weights[f"{name}/bias"])
 
 
 def resnet8_from_keras(weights: Weights) -> ResNet8:
@@ -178,21 +231,42 @@ def resnet8_from_keras(weights: Weights) -> ResNet8:
         assert isinstance(block, ConvBn)
         norm = next(norms) if isinstance(block.norm, nn.BatchNorm2d) else None
         _load_conv(block, weights, _numbered("conv2d", index), norm)
-    _load_head(model.head, weights)
+    _load_dense(model.head, weights)
     return model.eval()
 
 
-def ds_cnn_from_keras(weights: Weights) -> DsCnn:
-    """`DsCnn` with the arrays of `keyword_spotting.h5`."""
-    model = DsCnn()
+def _load_separable(model: DsCnn | MobileNetV1, weights: Weights) -> nn.Module:
     _load_conv(model.entry, weights, "conv2d", 0)
-    for i in range(4):
-        depthwise, pointwise = model.depthwise[i], model.pointwise[i]
+    pairs = zip(model.depthwise, model.pointwise, strict=True)
+    for i, (depthwise, pointwise) in enumerate(pairs):
         assert isinstance(depthwise, ConvBn)
         assert isinstance(pointwise, ConvBn)
         _load_conv(depthwise, weights, _numbered("depthwise_conv2d", i), 2 * i + 1)
         _load_conv(pointwise, weights, _numbered("conv2d", i + 1), 2 * i + 2)
-    _load_head(model.head, weights)
+    _load_dense(model.head, weights)
+    return model.eval()
+
+
+def ds_cnn_from_keras(weights: Weights) -> nn.Module:
+    """`DsCnn` with the arrays of `keyword_spotting.h5`."""
+    return _load_separable(DsCnn(), weights)
+
+
+def mobilenet_v1_from_keras(weights: Weights) -> nn.Module:
+    """`MobileNetV1` with the arrays of `visual_wake_words.h5`."""
+    return _load_separable(MobileNetV1(), weights)
+
+
+def autoencoder_from_keras(weights: Weights) -> AutoEncoder:
+    """`AutoEncoder` with the arrays of `anomaly_detection.h5`."""
+    model = AutoEncoder()
+    layers = iter(range(10))
+    norms = iter(range(9))
+    for module in model.layers:
+        if isinstance(module, nn.Linear):
+            _load_dense(module, weights, next(layers))
+        elif isinstance(module, nn.BatchNorm1d):
+            _load_norm(module, weights, next(norms))
     return model.eval()
 
 
@@ -236,26 +310,28 @@ def load_ds_cnn(trained: bool = True) -> nn.Module:
     return _settle(DSCNNKWSModel().get_eager_model(), (1, 49, 10))
 
 
-def load_mobilenet_v1(trained: bool = False) -> nn.Module:
-    """MobileNetV1 (width 0.25, Visual Wake Words): the wheel's definition with seeded weights.
+def load_mobilenet_v1(trained: bool = True) -> nn.Module:
+    """MobileNetV1 (width 0.25) in eval mode: trained on Visual Wake Words, or seeded weights.
 
-    Reads float32 [n, 3, 96, 96] in [-1, 1), gives logits [n, 2]. There are no trained weights.
+    The trained one reads float32 [n, 3, 96, 96] in [0, 255], the wheel's in [-1, 1); both give
+    logits [n, 2]. Raises WeightsUnavailableError when the trained weights cannot be had.
     """
     if trained:
-        raise WeightsUnavailableError("mobilenet_v1 has seeded weights only")
+        return mobilenet_v1_from_keras(keras_weights("visual_wake_words"))
     from executorch.examples.models.mlperf_tiny.mobilenet_v1_025 import MobileNetV1025Model
 
     torch.manual_seed(SEED)
     return _settle(MobileNetV1025Model().get_eager_model(), (3, 96, 96))
 
 
-def load_autoencoder(trained: bool = False) -> nn.Module:
-    """The autoencoder of anomaly detection: the wheel's definition with seeded weights.
+def load_autoencoder(trained: bool = True) -> nn.Module:
+    """The autoencoder of anomaly detection in eval mode: trained on ToyADMOS, or seeded weights.
 
-    Reads float32 [n, 640] in [-1, 1] and gives its reconstruction. There are no trained weights.
+    The trained one reads float32 [n, 640] in [0, 255], the wheel's in [-1, 1]; both give the
+    reconstruction. Raises WeightsUnavailableError when the trained weights cannot be had.
     """
     if trained:
-        raise WeightsUnavailableError("autoencoder has seeded weights only")
+        return autoencoder_from_keras(keras_weights("anomaly_detection"))
     from executorch.examples.models.mlperf_tiny.deep_autoencoder import DeepAutoEncoderModel
 
     torch.manual_seed(SEED)

@@ -7,6 +7,7 @@ import pathlib
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
 from tabulate import tabulate
 
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
 LAYERS = {"digits": 9, "resnet8": 14, "ds_cnn": 11, "mobilenet_v1": 29, "autoencoder": 10}
 
 # Least signal-to-quantization-noise ratio of the scores against the float module, in decibels: a
-# few below the measured 35, 32, 41, 33 and 36.
+# few below the measured.
 LEAST_SQNR = {
     "digits": 30.0,
     "resnet8-trained": 28.0,
     "resnet8-random": 35.0,
     "ds_cnn-trained": 28.0,
     "ds_cnn-random": 30.0,
-    "mobilenet_v1-random": 14.0,
-    "autoencoder-random": 25.0,
+    "mobilenet_v1-trained": 18.0,
+    "autoencoder-trained": 38.0,
 }
 
 
@@ -92,10 +93,28 @@ def test_scores_are_close_to_the_float_module(lowered: Lowered) -> None:
     simulated = pipeline.run_eager(lowered.quantized, lowered.inputs, "q/dq", progress=False)
     sqnr = pipeline.signal_to_noise(reference, fused)
     simulated_sqnr = pipeline.signal_to_noise(reference, simulated)
-    agree = float((reference.argmax(1) == fused.argmax(1)).double().mean())
     print(
-        f"{lowered.name}: SQNR {sqnr:.1f} dB (q/dq graph {simulated_sqnr:.1f} dB), "
-        f"same class {agree:.0%}; inputs of ds_cnn: {mlperf_tiny.sound_source()}"
+        f"{lowered.name}: SQNR {sqnr:.1f} dB (q/dq graph {simulated_sqnr:.1f} dB); "
+        f"inputs of ds_cnn: {mlperf_tiny.sound_source()}"
     )
     assert sqnr > LEAST_SQNR[lowered.name]
     assert abs(sqnr - simulated_sqnr) < 3.0
+    if lowered.name == "autoencoder-trained":
+        _assert_same_order(reference, fused, torch.cat(lowered.inputs))
+    elif lowered.name.endswith("-trained"):
+        _assert_same_classes(reference, fused)
+
+
+def _assert_same_classes(reference: torch.Tensor, fused: torch.Tensor) -> None:
+    """Where the float module is sure to 70 %."""
+    sure = reference.softmax(1).amax(1) > 0.7
+    assert sure.any()
+    assert torch.equal(fused.argmax(1)[sure], reference.argmax(1)[sure])
+
+
+def _assert_same_order(reference: torch.Tensor, fused: torch.Tensor, x: torch.Tensor) -> None:
+    """Of the errors of reconstruction, which tell sound machines from faulty ones, but for 10 %."""
+    exact, integers = ((y - x).square().mean(1) for y in (reference, fused))
+    apart = exact[:, None] > 1.1 * exact[None]
+    assert apart.sum() > 10
+    assert bool((integers[:, None] > integers[None])[apart].all())
