@@ -14,7 +14,7 @@ from examples.mlperf_tiny.models import (
     load_mobilenet_v1,
     load_resnet8,
 )
-from examples.mlperf_tiny.weights import WeightsUnavailableError
+from examples.packages import WeightsUnavailableError
 
 __all__ = [
     "LOADERS",

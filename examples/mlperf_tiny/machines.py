@@ -67,16 +67,17 @@ def _with_fault(rng: np.random.Generator, sound: FloatArray, fault: str) -> Floa
     level, time = float(np.sqrt(np.mean(sound**2))), np.arange(len(sound)) / RATE
     if fault == "knocks":
         knocks = np.zeros(len(sound))
-        knocks[rng.integers(0, len(sound) - 1, 4)] = 60.0 * level * rng.uniform(0.5, 2.0)
+        knocks[rng.integers(0, len(sound) - 1, 4)] = 20.0 * level * rng.uniform(0.2, 2.0)
         return sound + knocks
     if fault == "squeal":
-        hz = rng.uniform(2_000.0, 9_000.0) + 300.0 * np.sin(2 * np.pi * 5 * time)
-        phase = 2 * np.pi * np.cumsum(hz) / RATE
-        return sound + rng.uniform(0.3, 2.0) * level * np.sin(phase)
+        pitch = rng.uniform(2_000.0, 9_000.0) + 300.0 * np.sin(2 * np.pi * 5 * time)
+        phase = 2 * np.pi * np.cumsum(pitch) / RATE
+        return sound + rng.uniform(0.03, 1.0) * level * np.sin(phase)
     if fault == "rattle":
-        return sound * (1.0 + 0.95 * np.sign(np.sin(2 * np.pi * rng.uniform(8, 30) * time)))
+        depth, hz = rng.uniform(0.2, 0.9), rng.uniform(8.0, 30.0)
+        return sound * (1.0 + depth * np.sign(np.sin(2 * np.pi * hz * time)))
     if fault == "hiss":
-        return sound + rng.normal(0.0, rng.uniform(0.03, 0.3) * level, len(sound))
+        return sound + rng.normal(0.0, rng.uniform(0.004, 0.1) * level, len(sound))
     raise ValueError(f"fault: got {fault!r}, supported: {FAULTS}")
 
 
