@@ -5,7 +5,8 @@
 //   rescale:    R(acc; m, s) = (acc * m + 2^(s - 1)) >> s        ties towards +infinity
 //   requantize: min(max(zero_point + R(acc; m, s), lo), hi)
 //
-// for every int32 acc, 0 <= m < 2^31 and 2 <= s <= 62. No option selects another rounding.
+// for every int32 acc, 0 <= m < 2^31 and 2 <= s <= 62. No option selects another rounding. For
+// 64-bit accumulators there is requantize_wide.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +45,29 @@ constexpr int32_t requantize(int32_t acc, int32_t multiplier, uint32_t shift, in
                              int32_t lo, int32_t hi) {
   if (shift >= 33) return clamp(rescale_high(acc, multiplier, shift) + zero_point, lo, hi);
   const int64_t value = rescale_full(acc, multiplier, shift) + zero_point;
+  return value < lo ? lo : (value > hi ? hi : static_cast<int32_t>(value));
+}
+
+// R of any 64-bit acc, for shifts of 33 and more: the rounding term is then a multiple of 2^32, so
+// that the low 32 bits of the 96-bit product cannot carry. |acc >> 32| * m <= 2^62 - 2^31.
+constexpr int64_t rescale_wide_high(int64_t acc, int32_t multiplier, uint32_t shift) {
+  const uint64_t low = uint64_t{static_cast<uint32_t>(acc)} * static_cast<uint32_t>(multiplier);
+  const int64_t high = (acc >> 32) * multiplier + static_cast<int64_t>(low >> 32);
+  return (high + (int64_t{1} << (shift - 33))) >> (shift - 32);
+}
+
+// min(max(R(acc; m, s), lo), hi) of any 64-bit acc. With a shift below 33, acc saturates to int32
+// first. Multipliers of 2^30 and more, and 0, are exact all the same: what saturates is then beyond
+// any code.
+constexpr int32_t requantize_wide(int64_t acc, int32_t multiplier, uint32_t shift, int32_t lo,
+                                  int32_t hi) {
+  if (shift < 33) {
+    const int64_t least = INT32_MIN;
+    const int64_t most = INT32_MAX;
+    const int64_t narrow = acc < least ? least : (acc > most ? most : acc);
+    return requantize(static_cast<int32_t>(narrow), multiplier, shift, 0, lo, hi);
+  }
+  const int64_t value = rescale_wide_high(acc, multiplier, shift);
   return value < lo ? lo : (value > hi ? hi : static_cast<int32_t>(value));
 }
 

@@ -108,6 +108,37 @@ TEST(Requantize, ZeroMultiplierGivesTheZeroPoint) {
   }
 }
 
+TEST(RequantizeWide, EdgesAndRandomAccumulators) {
+  std::mt19937_64 random(20261201);
+  const int32_t multipliers[] = {0, 1 << 30, (1 << 30) + 1, 3 << 29, kAccMax - 1, kAccMax};
+  const int64_t edges[] = {INT64_MIN,
+                           INT64_MAX,
+                           INT64_MIN + 1,
+                           int64_t{1} << 31,
+                           int64_t{1} << 32,
+                           -(int64_t{1} << 31) - 1,
+                           -1,
+                           0,
+                           1};
+  for (uint32_t s = kMinShift; s <= kMaxShift; ++s) {
+    for (const int32_t m : multipliers) {
+      for (int i = 0; i < 200; ++i) {
+        // Of every magnitude; every fourth one is an exact half for multipliers that are powers
+        // of 2.
+        int64_t acc = static_cast<int64_t>(random()) >> (random() % 63);
+        if (i % 4 == 0 && s > 31) acc = (acc >> (s - 31) << (s - 30)) + (int64_t{1} << (s - 31));
+        if (i < 9) acc = edges[i];
+        const Wide divisor = Wide{1} << s;
+        const Wide numerator = Wide{acc} * m + divisor / 2;
+        const Wide value = numerator / divisor - (numerator % divisor < 0 ? 1 : 0);
+        const Wide code = value < -32768 ? Wide{-32768} : (value > 32767 ? Wide{32767} : value);
+        ASSERT_EQ(Wide{requantize_wide(acc, m, s, -32768, 32767)}, code)
+            << acc << " " << m << " " << s;
+      }
+    }
+  }
+}
+
 TEST(DivideHalfAway, EveryRemainder) {
   for (int32_t n = 1; n <= 50; ++n) {
     for (int32_t sum = -500; sum <= 500; ++sum) {
