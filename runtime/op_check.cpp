@@ -66,6 +66,13 @@ Status check_zero_point(const OpContext& context, int32_t zero_point, schema::DT
   return Status();
 }
 
+Status check_factor_zero_point(const OpContext& context, int32_t zero_point, schema::DType dtype) {
+  if (dtype == schema::DType_s16 && zero_point != 0) {
+    return context.invalid("zero point of int16 codes", zero_point, 0);
+  }
+  return check_zero_point(context, zero_point, dtype);
+}
+
 Status check_multiplier(const OpContext& context, int32_t multiplier, int32_t shift) {
   if (multiplier < 0) return context.invalid("multiplier is negative", multiplier);
   if (shift < kMinShift) return context.invalid("shift below 2", shift, kMinShift);

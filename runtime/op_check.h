@@ -29,6 +29,9 @@ Status check_clamp(const OpContext& context, int32_t lo, int32_t hi, schema::DTy
 // A code of `dtype` (s8, u8 or s16).
 Status check_zero_point(const OpContext& context, int32_t zero_point, schema::DType dtype);
 
+// The same of an operator that multiplies codes: 0 of s16, so that products fit int32.
+Status check_factor_zero_point(const OpContext& context, int32_t zero_point, schema::DType dtype);
+
 // 0 <= multiplier < 2^31 and 2 <= shift <= 62: the domain of R.
 Status check_multiplier(const OpContext& context, int32_t multiplier, int32_t shift);
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace fused_quant {
 
@@ -93,19 +94,25 @@ constexpr uint32_t multiply_f32(uint32_t a, uint32_t b) {
                     shift_half_even(product, static_cast<uint32_t>(shift > 63 ? 63 : shift)));
 }
 
-// The integer as a float.
-constexpr uint32_t float_of_integer(int32_t value) {
+// The integer, of 32 or 64 bits, as a float.
+template <typename Integer>
+constexpr uint32_t float_of_integer(Integer value) {
+  using Magnitude = std::make_unsigned_t<Integer>;
+  constexpr uint32_t kBits = 8 * sizeof(Integer);
   if (value == 0) return 0;
   const uint32_t sign = value < 0 ? kFloatSign : 0;
-  uint32_t magnitude = value < 0 ? 0u - static_cast<uint32_t>(value) : static_cast<uint32_t>(value);
-  uint32_t exponent = 127 + 31;
-  for (; (magnitude >> 31) == 0; magnitude <<= 1) --exponent;
+  Magnitude magnitude = static_cast<Magnitude>(value);
+  if (value < 0) magnitude = Magnitude{0} - magnitude;
+  uint32_t exponent = 127 + kBits - 1;
+  for (; (magnitude >> (kBits - 1)) == 0; magnitude <<= 1) --exponent;
   // The implicit bit adds one to the exponent field, and so does a mantissa rounded up to 2^24.
-  return sign | (((exponent - 1) << 23) + static_cast<uint32_t>(shift_half_even(magnitude, 8)));
+  return sign |
+         (((exponent - 1) << 23) + static_cast<uint32_t>(shift_half_even(magnitude, kBits - 24)));
 }
 
-// float(acc) * scale: the real value of an accumulator.
-inline float real_product(int32_t acc, float scale) {
+// float(acc) * scale: the real value of an accumulator, int32_t or int64_t.
+template <typename Integer>
+float real_product(Integer acc, float scale) {
   return float_from_bits(multiply_f32(float_of_integer(acc), float_bits(scale)));
 }
 

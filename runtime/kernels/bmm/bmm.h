@@ -7,7 +7,7 @@
 //   or, for a float output, y[i][j] = float(acc[i][j]) * real_scale
 //
 // An operand with a batch of 1 meets every matrix of the other. Preparation refuses a K for which
-// K * max|a - zp_a| * max|b - zp_b| exceeds int32.
+// K * max|a - zp_a| * max|b - zp_b| exceeds 2^31 - 1 of s8, or 2^47 - 1 of s16 (zero points 0).
 #pragma once
 
 #include "op.h"
@@ -32,9 +32,10 @@ struct BmmParams {
   float real_scale;
 };
 
-// Inputs: a (s8 [batch or 1, m, k]), b (s8 [batch or 1, k, n]). Output: q (s8 or f32 [batch, m,
-// n]), where batch is the larger of the two.
+// Inputs: a (s8 or s16 [batch or 1, m, k]), b (as a, [batch or 1, k, n]). Output: q (as a, or f32;
+// [batch, m, n]), where batch is the larger of the two.
 Status prepare_bmm(const OpContext& context, void* params, Prepared* prepared);
 void bmm_s8_scalar(const Step& step);
+void bmm_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

@@ -22,11 +22,12 @@ struct Conv2dParams {
   DotOutput output;
 };
 
-// Inputs: x (s8 [batch, in_h, in_w, in_c]), weight (s8 [out_c, kernel_h, kernel_w, in_c / groups]),
-// bias (s32 [out_c], optional). Output: q (s8 or f32 [batch, out_h, out_w, out_c]). x and
-// q may lack the height, of 1.
+// Inputs: x (s8 or s16 [batch, in_h, in_w, in_c]), weight (s8 [out_c, kernel_h, kernel_w, in_c /
+// groups]), bias (optional, s32 or, of s16, s64 [out_c]). Output: q (as x, or f32 [batch, out_h,
+// out_w, out_c]). x and q may lack the height, of 1.
 Status prepare_conv2d(const OpContext& context, void* params, Prepared* prepared);
 void conv2d_s8_scalar(const Step& step);
+void conv2d_s16_scalar(const Step& step);
 void conv2d_s8_xtensa_hifi(const Step& step);
 
 }  // namespace fused_quant

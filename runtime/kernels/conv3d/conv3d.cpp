@@ -54,8 +54,9 @@ int32_t source(const WindowAxis& axis, int32_t start, int32_t k) {
 }
 
 // acc[o] += the taps of one output position that are inside the input; `x` is the batch's volume.
-void accumulate(const Conv3dParams& p, const int8_t* x, const int8_t* weight, int32_t front,
-                int32_t top, int32_t left, uint32_t* acc) {
+template <typename T>
+void accumulate(const Conv3dParams& p, const T* x, const int8_t* weight, int32_t front, int32_t top,
+                int32_t left, WrappingAcc<T>* acc) {
   const uint32_t depth = p.in_c / p.groups;
   const uint32_t taps = static_cast<uint32_t>(p.d.kernel * p.h.kernel * p.w.kernel);
   uint32_t tap = 0;
@@ -67,8 +68,32 @@ void accumulate(const Conv3dParams& p, const int8_t* x, const int8_t* weight, in
         const int32_t ix = source(p.w, left, kx);
         if (id < 0 || iy < 0 || ix < 0) continue;
         const uint32_t place = static_cast<uint32_t>((id * p.h.in + iy) * p.w.in + ix);
-        add_tap_s8(x + place * p.in_c, p.input_zero_point, weight + tap * depth,
-                   {p.groups, p.out_c, depth, taps * depth}, acc);
+        add_tap(x + place * p.in_c, p.input_zero_point, weight + tap * depth,
+                {p.groups, p.out_c, depth, taps * depth}, acc);
+      }
+    }
+  }
+}
+
+template <typename T>
+void conv3d(const Step& step) {
+  const auto& p = step.params<Conv3dParams>();
+  const T* x = step.input<T>(0);
+  const int8_t* weight = step.input<int8_t>(1);
+  const Acc<T>* bias = p.has_bias ? step.input<Acc<T>>(2) : nullptr;
+  void* y = step.output<void>(0);
+  auto* acc = static_cast<WrappingAcc<T>*>(step.scratch);
+  const uint32_t volume = static_cast<uint32_t>(p.d.in * p.h.in * p.w.in) * p.in_c;
+  uint32_t index = 0;
+  for (uint32_t b = 0; b < p.batch; ++b, x += volume) {
+    for (int32_t od = 0; od < p.d.out; ++od) {
+      for (int32_t oy = 0; oy < p.h.out; ++oy) {
+        for (int32_t ox = 0; ox < p.w.out; ++ox, index += p.out_c) {
+          start_accumulators<T>(bias, p.out_c, acc);
+          accumulate(p, x, weight, window_start(p.d, od), window_start(p.h, oy),
+                     window_start(p.w, ox), acc);
+          for (uint32_t o = 0; o < p.out_c; ++o) p.output.store<T>(y, index + o, acc[o], o);
+        }
       }
     }
   }
@@ -91,31 +116,11 @@ Status prepare_conv3d(const OpContext& context, void* params, Prepared* prepared
   FQ_RETURN_IF_ERROR(prepare_dot(context, *given, out_c, &p->output));
   p->has_bias = context.has_input(2);
   p->input_zero_point = given->input_zero_point();
-  prepared->scratch_bytes = uint64_t{out_c} * sizeof(uint32_t);
+  prepared->scratch_bytes = accumulator_bytes(context.input(0).dtype, out_c);
   return Status();
 }
 
-void conv3d_s8_scalar(const Step& step) {
-  const auto& p = step.params<Conv3dParams>();
-  const int8_t* x = step.input<int8_t>(0);
-  const int8_t* weight = step.input<int8_t>(1);
-  const int32_t* bias = p.has_bias ? step.input<int32_t>(2) : nullptr;
-  void* y = step.output<void>(0);
-  uint32_t* acc = static_cast<uint32_t*>(step.scratch);
-  const uint32_t volume = static_cast<uint32_t>(p.d.in * p.h.in * p.w.in) * p.in_c;
-  uint32_t index = 0;
-  for (uint32_t b = 0; b < p.batch; ++b, x += volume) {
-    for (int32_t od = 0; od < p.d.out; ++od) {
-      for (int32_t oy = 0; oy < p.h.out; ++oy) {
-        for (int32_t ox = 0; ox < p.w.out; ++ox, index += p.out_c) {
-          start_accumulators(bias, p.out_c, acc);
-          accumulate(p, x, weight, window_start(p.d, od), window_start(p.h, oy),
-                     window_start(p.w, ox), acc);
-          for (uint32_t o = 0; o < p.out_c; ++o) p.output.store(y, index + o, acc[o], o);
-        }
-      }
-    }
-  }
-}
+void conv3d_s8_scalar(const Step& step) { conv3d<int8_t>(step); }
+void conv3d_s16_scalar(const Step& step) { conv3d<int16_t>(step); }
 
 }  // namespace fused_quant

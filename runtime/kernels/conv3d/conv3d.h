@@ -27,10 +27,11 @@ struct Conv3dParams {
   DotOutput output;
 };
 
-// Inputs: x (s8 [batch, in_d, in_h, in_w, in_c]), weight (s8 [out_c, kernel_d, kernel_h, kernel_w,
-// in_c / groups]), bias (s32 [out_c], optional). Output: q (s8 or f32 [batch, out_d, out_h, out_w,
-// out_c]). Scratch: out_c accumulators.
+// Inputs: x (s8 or s16 [batch, in_d, in_h, in_w, in_c]), weight (s8 [out_c, kernel_d, kernel_h,
+// kernel_w, in_c / groups]), bias (optional, s32 or, of s16, s64 [out_c]). Output: q (as x, or f32
+// [batch, out_d, out_h, out_w, out_c]). Scratch: out_c accumulators.
 Status prepare_conv3d(const OpContext& context, void* params, Prepared* prepared);
 void conv3d_s8_scalar(const Step& step);
+void conv3d_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

@@ -16,8 +16,9 @@ int32_t source(const WindowAxis& axis, int32_t o, int32_t k) {
 }
 
 // acc[o] += the taps that reach output position (oy, ox); `x` is the batch's image.
-void accumulate(const ConvTranspose2dParams& p, const int8_t* x, const int8_t* weight, int32_t oy,
-                int32_t ox, uint32_t* acc) {
+template <typename T>
+void accumulate(const ConvTranspose2dParams& p, const T* x, const int8_t* weight, int32_t oy,
+                int32_t ox, WrappingAcc<T>* acc) {
   const WindowAxis& h = p.shape.h;
   const WindowAxis& w = p.shape.w;
   const uint32_t depth = p.shape.in_c / p.groups;
@@ -29,8 +30,30 @@ void accumulate(const ConvTranspose2dParams& p, const int8_t* x, const int8_t* w
       const int32_t ix = source(w, ox, kx);
       if (ix < 0) continue;
       const uint32_t tap = static_cast<uint32_t>(ky * w.kernel + kx);
-      add_tap_s8(x + static_cast<uint32_t>(iy * w.in + ix) * p.shape.in_c, p.input_zero_point,
-                 weight + tap * depth, {p.groups, p.shape.out_c, depth, taps * depth}, acc);
+      add_tap(x + static_cast<uint32_t>(iy * w.in + ix) * p.shape.in_c, p.input_zero_point,
+              weight + tap * depth, {p.groups, p.shape.out_c, depth, taps * depth}, acc);
+    }
+  }
+}
+
+template <typename T>
+void conv_transpose2d(const Step& step) {
+  const auto& p = step.params<ConvTranspose2dParams>();
+  const T* x = step.input<T>(0);
+  const int8_t* weight = step.input<int8_t>(1);
+  const Acc<T>* bias = p.has_bias ? step.input<Acc<T>>(2) : nullptr;
+  void* y = step.output<void>(0);
+  auto* acc = static_cast<WrappingAcc<T>*>(step.scratch);
+  const uint32_t out_c = p.shape.out_c;
+  const uint32_t image = static_cast<uint32_t>(p.shape.h.in * p.shape.w.in) * p.shape.in_c;
+  uint32_t index = 0;
+  for (uint32_t b = 0; b < p.shape.batch; ++b, x += image) {
+    for (int32_t oy = 0; oy < p.shape.h.out; ++oy) {
+      for (int32_t ox = 0; ox < p.shape.w.out; ++ox, index += out_c) {
+        start_accumulators<T>(bias, out_c, acc);
+        accumulate(p, x, weight, oy, ox, acc);
+        for (uint32_t o = 0; o < out_c; ++o) p.output.store<T>(y, index + o, acc[o], o);
+      }
     }
   }
 }
@@ -64,29 +87,11 @@ Status prepare_conv_transpose2d(const OpContext& context, void* params, Prepared
   FQ_RETURN_IF_ERROR(prepare_dot(context, *given, out_c, &p->output));
   p->has_bias = context.has_input(2);
   p->input_zero_point = given->input_zero_point();
-  prepared->scratch_bytes = uint64_t{out_c} * sizeof(uint32_t);
+  prepared->scratch_bytes = accumulator_bytes(context.input(0).dtype, out_c);
   return Status();
 }
 
-void conv_transpose2d_s8_scalar(const Step& step) {
-  const auto& p = step.params<ConvTranspose2dParams>();
-  const int8_t* x = step.input<int8_t>(0);
-  const int8_t* weight = step.input<int8_t>(1);
-  const int32_t* bias = p.has_bias ? step.input<int32_t>(2) : nullptr;
-  void* y = step.output<void>(0);
-  uint32_t* acc = static_cast<uint32_t*>(step.scratch);
-  const uint32_t out_c = p.shape.out_c;
-  const uint32_t image = static_cast<uint32_t>(p.shape.h.in * p.shape.w.in) * p.shape.in_c;
-  uint32_t index = 0;
-  for (uint32_t b = 0; b < p.shape.batch; ++b, x += image) {
-    for (int32_t oy = 0; oy < p.shape.h.out; ++oy) {
-      for (int32_t ox = 0; ox < p.shape.w.out; ++ox, index += out_c) {
-        start_accumulators(bias, out_c, acc);
-        accumulate(p, x, weight, oy, ox, acc);
-        for (uint32_t o = 0; o < out_c; ++o) p.output.store(y, index + o, acc[o], o);
-      }
-    }
-  }
-}
+void conv_transpose2d_s8_scalar(const Step& step) { conv_transpose2d<int8_t>(step); }
+void conv_transpose2d_s16_scalar(const Step& step) { conv_transpose2d<int16_t>(step); }
 
 }  // namespace fused_quant

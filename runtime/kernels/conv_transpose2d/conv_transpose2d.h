@@ -24,10 +24,11 @@ struct ConvTranspose2dParams {
   DotOutput output;
 };
 
-// Inputs: x (s8 [batch, in_h, in_w, in_c]), weight (s8 [out_c, kernel_h, kernel_w, in_c / groups]),
-// bias (s32 [out_c], optional). Output: q (s8 or f32 [batch, out_h, out_w, out_c]). x and q may
-// lack the height, of 1. Scratch: out_c accumulators.
+// Inputs: x (s8 or s16 [batch, in_h, in_w, in_c]), weight (s8 [out_c, kernel_h, kernel_w, in_c /
+// groups]), bias (optional, s32 or, of s16, s64 [out_c]). Output: q (as x, or f32 [batch, out_h,
+// out_w, out_c]). x and q may lack the height, of 1. Scratch: out_c accumulators.
 Status prepare_conv_transpose2d(const OpContext& context, void* params, Prepared* prepared);
 void conv_transpose2d_s8_scalar(const Step& step);
+void conv_transpose2d_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

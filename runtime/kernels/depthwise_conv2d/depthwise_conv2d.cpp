@@ -8,29 +8,34 @@ namespace fused_quant {
 namespace {
 
 // acc[o] += x[o / multiplier] * weight[o]: one tap inside the input.
-void add_tap(const int8_t* x, const int8_t* weight, uint32_t in_c, uint32_t multiplier,
-             uint32_t* acc) {
+template <typename T>
+void add_tap(const T* x, const int8_t* weight, uint32_t in_c, uint32_t multiplier,
+             WrappingAcc<T>* acc) {
   if (multiplier == 1) {
-    for (uint32_t c = 0; c < in_c; ++c) acc[c] += static_cast<uint32_t>(x[c] * weight[c]);
+    for (uint32_t c = 0; c < in_c; ++c) acc[c] += static_cast<WrappingAcc<T>>(x[c] * weight[c]);
     return;
   }
   for (uint32_t c = 0; c < in_c; ++c, weight += multiplier, acc += multiplier) {
-    for (uint32_t m = 0; m < multiplier; ++m) acc[m] += static_cast<uint32_t>(x[c] * weight[m]);
+    for (uint32_t m = 0; m < multiplier; ++m)
+      acc[m] += static_cast<WrappingAcc<T>>(x[c] * weight[m]);
   }
 }
 
 // acc[o] += zero_point * weight[o] for `taps` taps in the padding, which follow each other.
+template <typename T>
 void add_padding(int32_t zero_point, const int8_t* weight, uint32_t taps, uint32_t out_c,
-                 uint32_t* acc) {
+                 WrappingAcc<T>* acc) {
   if (zero_point == 0) return;
   for (uint32_t t = 0; t < taps; ++t, weight += out_c) {
-    for (uint32_t o = 0; o < out_c; ++o) acc[o] += static_cast<uint32_t>(zero_point * weight[o]);
+    for (uint32_t o = 0; o < out_c; ++o)
+      acc[o] += static_cast<WrappingAcc<T>>(zero_point * weight[o]);
   }
 }
 
 // acc[o] of one output position; `x` is the batch's image.
-void accumulate(const DepthwiseConv2dParams& p, const int8_t* x, const int8_t* weight, int32_t top,
-                int32_t left, uint32_t* acc) {
+template <typename T>
+void accumulate(const DepthwiseConv2dParams& p, const T* x, const int8_t* weight, int32_t top,
+                int32_t left, WrappingAcc<T>* acc) {
   const WindowAxis& h = p.shape.h;
   const WindowAxis& w = p.shape.w;
   const uint32_t out_c = p.shape.out_c;
@@ -41,17 +46,40 @@ void accumulate(const DepthwiseConv2dParams& p, const int8_t* x, const int8_t* w
   const uint32_t width = static_cast<uint32_t>(w.kernel);
   for (int32_t r = 0; r < h.kernel; ++r, weight += width * out_c) {
     if (r < rows.begin || r >= rows.end) {
-      add_padding(p.input_zero_point, weight, width, out_c, acc);
+      add_padding<T>(p.input_zero_point, weight, width, out_c, acc);
       continue;
     }
     const uint32_t row = static_cast<uint32_t>((top + r * h.dilation) * w.in);
-    add_padding(p.input_zero_point, weight, begin, out_c, acc);
+    add_padding<T>(p.input_zero_point, weight, begin, out_c, acc);
     for (uint32_t k = begin; k < end; ++k) {
       const uint32_t column = static_cast<uint32_t>(left) + k * static_cast<uint32_t>(w.dilation);
       add_tap(x + (row + column) * p.shape.in_c, weight + k * out_c, p.shape.in_c,
               p.channel_multiplier, acc);
     }
-    add_padding(p.input_zero_point, weight + end * out_c, width - end, out_c, acc);
+    add_padding<T>(p.input_zero_point, weight + end * out_c, width - end, out_c, acc);
+  }
+}
+
+template <typename T>
+void depthwise_conv2d(const Step& step) {
+  const auto& p = step.params<DepthwiseConv2dParams>();
+  const T* x = step.input<T>(0);
+  const int8_t* weight = step.input<int8_t>(1);
+  const Acc<T>* bias = p.has_bias ? step.input<Acc<T>>(2) : nullptr;
+  void* y = step.output<void>(0);
+  uint32_t index = 0;
+  auto* acc = static_cast<WrappingAcc<T>*>(step.scratch);
+  const uint32_t out_c = p.shape.out_c;
+  const uint32_t image = static_cast<uint32_t>(p.shape.h.in * p.shape.w.in) * p.shape.in_c;
+  for (uint32_t b = 0; b < p.shape.batch; ++b, x += image) {
+    for (int32_t oy = 0; oy < p.shape.h.out; ++oy) {
+      const int32_t top = window_start(p.shape.h, oy);
+      for (int32_t ox = 0; ox < p.shape.w.out; ++ox, index += out_c) {
+        start_accumulators<T>(bias, out_c, acc);
+        accumulate(p, x, weight, top, window_start(p.shape.w, ox), acc);
+        for (uint32_t o = 0; o < out_c; ++o) p.output.store<T>(y, index + o, acc[o], o);
+      }
+    }
   }
 }
 
@@ -77,30 +105,11 @@ Status prepare_depthwise_conv2d(const OpContext& context, void* params, Prepared
   p->channel_multiplier = out_c / p->shape.in_c;
   p->has_bias = context.has_input(2);
   p->input_zero_point = given->input_zero_point();
-  prepared->scratch_bytes = uint64_t{out_c} * sizeof(uint32_t);
+  prepared->scratch_bytes = accumulator_bytes(context.input(0).dtype, out_c);
   return Status();
 }
 
-void depthwise_conv2d_s8_scalar(const Step& step) {
-  const auto& p = step.params<DepthwiseConv2dParams>();
-  const int8_t* x = step.input<int8_t>(0);
-  const int8_t* weight = step.input<int8_t>(1);
-  const int32_t* bias = p.has_bias ? step.input<int32_t>(2) : nullptr;
-  void* y = step.output<void>(0);
-  uint32_t index = 0;
-  uint32_t* acc = static_cast<uint32_t*>(step.scratch);
-  const uint32_t out_c = p.shape.out_c;
-  const uint32_t image = static_cast<uint32_t>(p.shape.h.in * p.shape.w.in) * p.shape.in_c;
-  for (uint32_t b = 0; b < p.shape.batch; ++b, x += image) {
-    for (int32_t oy = 0; oy < p.shape.h.out; ++oy) {
-      const int32_t top = window_start(p.shape.h, oy);
-      for (int32_t ox = 0; ox < p.shape.w.out; ++ox, index += out_c) {
-        start_accumulators(bias, out_c, acc);
-        accumulate(p, x, weight, top, window_start(p.shape.w, ox), acc);
-        for (uint32_t o = 0; o < out_c; ++o) p.output.store(y, index + o, acc[o], o);
-      }
-    }
-  }
-}
+void depthwise_conv2d_s8_scalar(const Step& step) { depthwise_conv2d<int8_t>(step); }
+void depthwise_conv2d_s16_scalar(const Step& step) { depthwise_conv2d<int16_t>(step); }
 
 }  // namespace fused_quant

@@ -39,28 +39,34 @@ Status prepare_real(const OpContext& context, const schema::DotParams& given, ui
 
 Status check_dot_operands(const OpContext& context) {
   FQ_RETURN_IF_ERROR(check_operand_counts(context, 2, 3, 1));
-  FQ_RETURN_IF_ERROR(check_dtype(context, context.input(0), schema::DType_s8, "input dtype"));
+  const TensorView x = context.input(0);
+  FQ_RETURN_IF_ERROR(check_signed(context, x, "input dtype"));
   FQ_RETURN_IF_ERROR(check_dtype(context, context.input(1), schema::DType_s8, "weight dtype"));
+  if (context.has_input(2)) {
+    const schema::DType wanted =
+        x.dtype == schema::DType_s16 ? schema::DType_s64 : schema::DType_s32;
+    FQ_RETURN_IF_ERROR(check_dtype(context, context.input(2), wanted, "bias dtype"));
+  }
   if (context.output(0).dtype == schema::DType_f32) return Status();
-  return check_dtype(context, context.output(0), schema::DType_s8, "output dtype");
+  return check_dtype(context, context.output(0), x.dtype, "output dtype");
 }
 
 Status prepare_dot(const OpContext& context, const schema::DotParams& given, uint32_t out_c,
                    DotOutput* output) {
   if (context.has_input(2)) {
     const TensorView bias = context.input(2);
-    FQ_RETURN_IF_ERROR(check_dtype(context, bias, schema::DType_s32, "bias dtype"));
     if (bias.count() != out_c) return context.invalid("bias length", bias.count(), out_c);
   }
-  FQ_RETURN_IF_ERROR(check_zero_point(context, given.input_zero_point(), schema::DType_s8));
+  const schema::DType dtype = context.input(0).dtype;
+  FQ_RETURN_IF_ERROR(check_factor_zero_point(context, given.input_zero_point(), dtype));
   if (context.output(0).dtype == schema::DType_f32) {
     return prepare_real(context, given, out_c, output);
   }
   if (length_of(given.real_scale()) != 0) {
     return context.invalid("scales of a quantized output", length_of(given.real_scale()));
   }
-  FQ_RETURN_IF_ERROR(check_zero_point(context, given.output_zero_point(), schema::DType_s8));
-  FQ_RETURN_IF_ERROR(check_clamp(context, given.clamp_min(), given.clamp_max(), schema::DType_s8));
+  FQ_RETURN_IF_ERROR(check_factor_zero_point(context, given.output_zero_point(), dtype));
+  FQ_RETURN_IF_ERROR(check_clamp(context, given.clamp_min(), given.clamp_max(), dtype));
   const bool per_channel = length_of(given.multiplier()) != 1;
   FQ_RETURN_IF_ERROR(
       check_multipliers(context, given.multiplier(), given.shift(), per_channel ? out_c : 1));

@@ -3,15 +3,16 @@
 // What the convolutions and linear share: integer dot products and their requantization, or their
 // real value where the output is float.
 //
-// Accumulators are uint32 and wrap. The folded bias may wrap ahead of time, the true accumulator
-// fits int32 (an ahead-of-time rule), and addition modulo 2^32 does not care about the order.
+// Accumulators wrap. int8 activations: 32 bits. The folded bias may wrap ahead of time, the true
+// accumulator fits int32 (an ahead-of-time rule), and addition modulo 2^32 does not care about the
+// order. int16 activations: 64 bits, and a true accumulator within 2^47.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/window/window.h"
+#include "numerics/accumulator.h"
 #include "numerics/float32.h"
-#include "numerics/requantize.h"
 #include "op.h"
 #include "status.h"
 
@@ -28,50 +29,63 @@ struct DotOutput {
   int32_t clamp_min;
   int32_t clamp_max;
 
-  int8_t code(uint32_t acc, uint32_t channel) const {
+  template <typename T>
+  T code(WrappingAcc<T> acc, uint32_t channel) const {
     const uint32_t i = channel * channel_step;
-    return static_cast<int8_t>(requantize(static_cast<int32_t>(acc), multiplier[i], shift[i],
-                                          zero_point, clamp_min, clamp_max));
+    return requantize_sum<T>(static_cast<Acc<T>>(acc), multiplier[i], shift[i], zero_point,
+                             clamp_min, clamp_max);
   }
-  float real(uint32_t acc, uint32_t channel) const {
-    return real_product(static_cast<int32_t>(acc), real_scale[channel * channel_step]);
+  template <typename T>
+  float real(WrappingAcc<T> acc, uint32_t channel) const {
+    return real_product(static_cast<Acc<T>>(acc), real_scale[channel * channel_step]);
   }
   // Element `index` of the output, which belongs to `channel`.
-  void store(void* y, uint32_t index, uint32_t acc, uint32_t channel) const {
+  template <typename T>
+  void store(void* y, uint32_t index, WrappingAcc<T> acc, uint32_t channel) const {
     if (real_scale != nullptr) {
-      static_cast<float*>(y)[index] = real(acc, channel);
+      static_cast<float*>(y)[index] = real<T>(acc, channel);
     } else {
-      static_cast<int8_t*>(y)[index] = code(acc, channel);
+      static_cast<T*>(y)[index] = code<T>(acc, channel);
     }
   }
 };
 
-// sum a[i] * b[i]
-inline uint32_t dot_s8(const int8_t* a, const int8_t* b, uint32_t length) {
-  uint32_t acc = 0;
-  for (uint32_t i = 0; i < length; ++i) acc += static_cast<uint32_t>(a[i] * b[i]);
+// sum x[i] * weight[i]
+template <typename T>
+WrappingAcc<T> dot(const T* x, const int8_t* weight, uint32_t length) {
+  WrappingAcc<T> acc = 0;
+  for (uint32_t i = 0; i < length; ++i) acc += static_cast<WrappingAcc<T>>(x[i] * weight[i]);
   return acc;
 }
 
-// sum a[i]
-inline uint32_t sum_s8(const int8_t* a, uint32_t length) {
-  uint32_t acc = 0;
-  for (uint32_t i = 0; i < length; ++i) acc += static_cast<uint32_t>(a[i]);
+// sum weight[i]
+template <typename T>
+WrappingAcc<T> sum(const int8_t* weight, uint32_t length) {
+  WrappingAcc<T> acc = 0;
+  for (uint32_t i = 0; i < length; ++i) acc += static_cast<WrappingAcc<T>>(weight[i]);
   return acc;
 }
 
-// sum (a[i] - zero_point) * b[i]
-inline uint32_t dot_offset_s8(const int8_t* a, int32_t zero_point, const int8_t* b,
-                              uint32_t length) {
-  uint32_t acc = 0;
-  for (uint32_t i = 0; i < length; ++i) acc += static_cast<uint32_t>((a[i] - zero_point) * b[i]);
+// sum (x[i] - zero_point) * weight[i]
+template <typename T>
+WrappingAcc<T> dot_offset(const T* x, int32_t zero_point, const int8_t* weight, uint32_t length) {
+  WrappingAcc<T> acc = 0;
+  for (uint32_t i = 0; i < length; ++i) {
+    acc += static_cast<WrappingAcc<T>>((x[i] - zero_point) * weight[i]);
+  }
   return acc;
 }
 
-// acc[o] = bias[o]; no bias is 0.
-inline void start_accumulators(const int32_t* bias, uint32_t out_c, uint32_t* acc) {
-  for (uint32_t o = 0; o < out_c; ++o)
-    acc[o] = bias == nullptr ? 0u : static_cast<uint32_t>(bias[o]);
+// The bias of an output channel; no bias is 0.
+template <typename T>
+WrappingAcc<T> start(const Acc<T>* bias, uint32_t channel) {
+  return bias == nullptr ? 0u : static_cast<WrappingAcc<T>>(bias[channel]);
+}
+
+// acc[o] = bias[o]
+template <typename T>
+void start_accumulators(const Acc<T>* bias, uint32_t out_c, WrappingAcc<T>* acc) {
+  for (uint32_t o = 0; o < out_c; ++o) acc[o] = start<T>(bias, o);
 }
 
 // Where a tap's weights are: `depth` input channels of a group, `step` elements after those of the
@@ -84,12 +98,13 @@ struct TapWeights {
 };
 
 // acc[o] += sum over the depth of (x - zero_point) * weight[o]: one tap inside the input.
-inline void add_tap_s8(const int8_t* x, int32_t zero_point, const int8_t* weight,
-                       const TapWeights& w, uint32_t* acc) {
+template <typename T>
+void add_tap(const T* x, int32_t zero_point, const int8_t* weight, const TapWeights& w,
+             WrappingAcc<T>* acc) {
   const uint32_t channels = w.out_c / w.groups;
   for (uint32_t g = 0; g < w.groups; ++g, x += w.depth) {
     for (uint32_t i = 0; i < channels; ++i, weight += w.step) {
-      *acc++ += dot_offset_s8(x, zero_point, weight, w.depth);
+      *acc++ += dot_offset(x, zero_point, weight, w.depth);
     }
   }
 }
@@ -103,14 +118,19 @@ struct ConvShape {
   WindowAxis w;
 };
 
-// Bias (optional, s32 [out_c]), zero points, clamp and multipliers, or the scales of a float
+// Bias (optional, [out_c]), zero points (0 of s16), clamp and multipliers, or the scales of a float
 // output. `out_c` is the extent of the weight's channel dimension. Fills `output`.
 Status prepare_dot(const OpContext& context, const schema::DotParams& given, uint32_t out_c,
                    DotOutput* output);
 
-// Operand counts and dtypes (x, weight, optional bias; output s8 or f32) alone, so that the shapes
-// may be looked at.
+// Operand counts and dtypes alone, so that the shapes may be looked at: x s8 or s16, weight s8, the
+// bias (optional) s32 of s8 and s64 of s16, and the output of the dtype of x, or f32.
 Status check_dot_operands(const OpContext& context);
+
+// Bytes of `out_c` accumulators for activations of `dtype`.
+constexpr uint64_t accumulator_bytes(schema::DType dtype, uint32_t out_c) {
+  return uint64_t{out_c} * (dtype == schema::DType_s16 ? sizeof(int64_t) : sizeof(int32_t));
+}
 
 // The groups divide the channels, and `depth` is that of the weight: in_c / groups.
 Status check_groups(const OpContext& context, uint32_t groups, uint32_t in_c, uint32_t out_c,

@@ -72,7 +72,7 @@ inline void store(const DotOutput& output, void* y, uint32_t index, ae_int64 acc
                   uint32_t channel) {
   if (output.real_scale != nullptr) {
     const int32_t low = AE_MOVAD32_L(AE_MOVINT32X2_FROMINT64(acc));
-    static_cast<float*>(y)[index] = output.real(static_cast<uint32_t>(low), channel);
+    static_cast<float*>(y)[index] = output.real<int8_t>(static_cast<uint32_t>(low), channel);
   } else {
     static_cast<int8_t*>(y)[index] = code(output, acc, channel);
   }

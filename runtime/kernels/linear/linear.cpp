@@ -31,20 +31,27 @@ Status prepare_linear(const OpContext& context, void* params, Prepared* prepared
   return Status();
 }
 
-void linear_s8_scalar(const Step& step) {
+namespace {
+
+template <typename T>
+void linear(const Step& step) {
   const auto& p = step.params<LinearParams>();
-  const int8_t* x = step.input<int8_t>(0);
+  const T* x = step.input<T>(0);
   const int8_t* weight = step.input<int8_t>(1);
-  const int32_t* bias = p.has_bias ? step.input<int32_t>(2) : nullptr;
+  const Acc<T>* bias = p.has_bias ? step.input<Acc<T>>(2) : nullptr;
   void* y = step.output<void>(0);
   uint32_t index = 0;
   for (uint32_t r = 0; r < p.rows; ++r, x += p.in_c) {
     const int8_t* w = weight;
     for (uint32_t o = 0; o < p.out_c; ++o, ++index, w += p.in_c) {
-      const uint32_t start = bias == nullptr ? 0u : static_cast<uint32_t>(bias[o]);
-      p.output.store(y, index, start + dot_s8(x, w, p.in_c), o);
+      p.output.store<T>(y, index, start<T>(bias, o) + dot(x, w, p.in_c), o);
     }
   }
 }
+
+}  // namespace
+
+void linear_s8_scalar(const Step& step) { linear<int8_t>(step); }
+void linear_s16_scalar(const Step& step) { linear<int16_t>(step); }
 
 }  // namespace fused_quant

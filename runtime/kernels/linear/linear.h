@@ -23,10 +23,11 @@ struct LinearParams {
   DotOutput output;
 };
 
-// Inputs: x (s8, rows * in_c elements), weight (s8 [out_c, in_c]), bias (s32 [out_c], optional).
-// Output: q (s8 or f32, rows * out_c elements).
+// Inputs: x (s8 or s16, rows * in_c elements), weight (s8 [out_c, in_c]), bias (optional, s32 or,
+// of s16, s64 [out_c]). Output: q (as x, or f32; rows * out_c elements).
 Status prepare_linear(const OpContext& context, void* params, Prepared* prepared);
 void linear_s8_scalar(const Step& step);
+void linear_s16_scalar(const Step& step);
 void linear_s8_xtensa_hifi(const Step& step);
 
 }  // namespace fused_quant
