@@ -26,6 +26,7 @@ from fused_quant import numerics
 from fused_quant.numerics import Multiplier
 
 LOWEST, HIGHEST = -32768, 32767
+MAX_ACCUMULATOR = 2**47  # of a sum of products: 48 bits hold it, as TOSA's accumulators
 MAX_STEP = 32767  # between neighbouring entries of a table
 MAX_BEND_ERROR = 2.0  # codes that a table may be off for a function with kinks or jumps
 _SEGMENTS = 512
@@ -61,6 +62,17 @@ def requantize(
 ) -> Tensor:
     """C(R(acc; m)) as int16, of any int64 acc."""
     return rescale(acc, m, axis).clamp(lo, hi).to(torch.int16)
+
+
+def accumulator_fits(weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Per output channel: |b| + sum |w| * 32768 <= 2^47 (int16 activations); bool [out_c].
+
+    weight: int8 codes [out_c, ...]; bias: [out_c] or None.
+    """
+    bound = weight.to(torch.int64).abs().flatten(1).sum(1) * -LOWEST
+    if bias is not None:
+        bound = bound + bias.to(torch.int64).abs()
+    return bound <= MAX_ACCUMULATOR
 
 
 def table(function: Function, s_in: float, s_out: float) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.grid import SIZES, ZERO_POINTS
+from tests.support.grid import SIZES, ZERO_POINTS, int16
 
 BASE = {"in_h": 4, "in_w": 3, "in_c": 2, "out_c": 3, "kernel": (2, 3), "padding": (1, 1, 0, 1)}
 POINT = {"in_h": 3, "in_w": 2, "kernel": (1, 1)}
@@ -52,6 +52,7 @@ GRID: list[dict[str, Any]] = [
         for style in ("typical", "tie", "tiny", "large")
     ),
 ]
+GRID += int16(GRID[::8])
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "zero_point_border": [
@@ -152,6 +153,22 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
     ],
     "clamp_of_one_code": [{**BASE, "bounds": (code, code)} for code in (-128, 0, 127)],
     "batch_items": [{**BASE, "batch": batch, "in_c": 5} for batch in (1, 2, 3)],
+    "overflow_int16_beyond_int32": [
+        {"in_h": 3, "in_w": 3, "in_c": 64, "out_c": 2, "kernel": (3, 3), "w": w, "x": x}
+        | {"padding": (1, 1, 1, 1), "dtype": "int16", "ratio": 2.0**-18, "real": real}
+        for w in (-127, 127)
+        for x in (-32768, 32767)
+        for real in (False, True)
+    ],
+    "padding_int16_adds_nothing": [
+        {"in_h": 1, "in_w": 2, "in_c": 2, "out_c": 3, "kernel": (2, 1), "padding": (5, 2, 4, 3)}
+        | {"stride": (3, 2), "dilation": (2, 3), "dtype": "int16"}
+    ],
+    "int16_bias_is_added_before_rescaling": [
+        {"in_h": 2, "in_w": 2, "in_c": 2, "out_c": 2, "kernel": (1, 1), "dtype": "int16", "w": 1}
+        | {"bias_values": bias, "multipliers": [(2**30, 47), (2**30, 47)]}
+        for bias in ((2**46, -(2**46)), (2**31, -(2**31) - 1), (-(2**16), 2**16 - 1))
+    ],
     "one_dimension": [
         {"size": (size,), "in_c": 3, "out_c": 5, "kernel": (3,), "stride": (2,), "batch": batch}
         | {"padding": (1, 2), "dilation": (dilation,)}
@@ -164,5 +181,6 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
         for bias in (True, False)
         for per_channel in (True, False)
     ]
-    + [{"size": (5,), "in_c": 2, "out_c": 4, "kernel": (2,), "real": True}],
+    + [{"size": (5,), "in_c": 2, "out_c": 4, "kernel": (2,), "real": True}]
+    + [{**BASE, "real": True, "dtype": "int16", "bias": bias} for bias in (True, False)],
 }

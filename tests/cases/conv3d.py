@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.grid import LARGE_SIZES, SIZES, ZERO_POINTS
+from tests.support.grid import LARGE_SIZES, SIZES, ZERO_POINTS, int16
 
 BASE = {"size": (2, 4, 3), "in_c": 2, "out_c": 3, "kernel": (2, 2, 3)}
 PADDED = {**BASE, "padding": (0, 1, 1, 0, 1, 1)}
@@ -45,6 +45,7 @@ GRID: list[dict[str, Any]] = [
     ),
     *({**PADDED, "real": True, "per_channel": per_channel} for per_channel in (True, False)),
 ]
+GRID += int16(GRID[::5])
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "zero_point_border": [
@@ -62,6 +63,12 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
         {"size": (2, 3, 3), "in_c": 64, "out_c": 2, "kernel": (2, 3, 3), "w": w, "x": x, "zx": zx}
         for w in (-127, 127)
         for x, zx in ((127, -128), (-128, 127), (-128, 0))
+    ],
+    "overflow_int16_beyond_int32": [
+        {"size": (2, 3, 3), "in_c": 64, "out_c": 2, "kernel": (2, 3, 3), "w": w, "x": -32768}
+        | {"dtype": "int16", "real": real}
+        for w in (-127, 127)
+        for real in (False, True)
     ],
     "clamp_of_one_code": [{**PADDED, "bounds": (code, code)} for code in (-128, 0, 127)],
     "batch_items": [{**PADDED, "batch": batch, "in_c": 5} for batch in (1, 2, 3)],

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.grid import LARGE_SIZES, SIZES, ZERO_POINTS
+from tests.support.grid import LARGE_SIZES, SIZES, ZERO_POINTS, int16
 
 BASE = {"size": (3, 2), "in_c": 2, "out_c": 3, "kernel": (2, 3), "stride": (2, 1)}
 PADDED = {**BASE, "padding": (1, 1, 1, 1), "output_padding": (1, 0)}
@@ -55,6 +55,7 @@ GRID: list[dict[str, Any]] = [
         for size in (1, 2, 3, 16, 17, 33)
     ),
 ]
+GRID += int16(GRID[::10])
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "zero_point_of_places_no_tap_reaches": [
@@ -84,6 +85,12 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
         | {"padding": (1, 1, 1, 1)}
         for w in (-127, 127)
         for x, zx in ((127, -128), (-128, 127), (-128, 0))
+    ],
+    "overflow_int16_beyond_int32": [
+        {"size": (3, 3), "in_c": 64, "out_c": 2, "kernel": (3, 3), "w": w, "x": -32768}
+        | {"padding": (1, 1, 1, 1), "dtype": "int16", "real": real}
+        for w in (-127, 127)
+        for real in (False, True)
     ],
     "clamp_of_one_code": [{**PADDED, "bounds": (code, code)} for code in (-128, 0, 127)],
     "batch_items": [{**PADDED, "batch": batch, "in_c": 5} for batch in (1, 2, 3)],

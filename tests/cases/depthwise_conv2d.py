@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.grid import SIZES, ZERO_POINTS
+from tests.support.grid import SIZES, ZERO_POINTS, int16
 
 BASE = {"in_h": 4, "in_w": 5, "kernel": (3, 2), "padding": (1, 0, 1, 1)}
 
@@ -43,6 +43,7 @@ GRID: list[dict[str, Any]] = [
         for style in ("typical", "tie", "tiny", "large")
     ),
 ]
+GRID += int16(GRID[::8])
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "per_channel_multiplier": [
@@ -83,6 +84,12 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
         for size in (3, 16, 17, 33)
         for batch in (1, 2)
         for dilation in (1, 2)
+    ],
+    "overflow_int16_beyond_int32": [
+        {"in_h": 30, "in_w": 30, "in_c": 2, "out_c": 4, "kernel": (25, 25), "w": w, "x": -32768}
+        | {"stride": (5, 5), "padding": (1, 1, 1, 1), "dtype": "int16", "real": real}
+        for w in (-127, 127)
+        for real in (False, True)
     ],
     "float_result": [
         {

@@ -5,7 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.grid import ACCUMULATORS, MULTIPLIERS, SIZES, ZERO_POINTS
+from tests.support.grid import (
+    ACCUMULATORS,
+    MULTIPLIERS,
+    SIZES,
+    WIDE_ACCUMULATORS,
+    ZERO_POINTS,
+    int16,
+)
 
 GRID: list[dict[str, Any]] = [
     *({"rows": (2,), "in_c": size, "out_c": 3} for size in (*SIZES, 511, 512, 513)),
@@ -24,6 +31,7 @@ GRID: list[dict[str, Any]] = [
         for style in ("typical", "tie", "tiny", "large")
     ),
 ]
+GRID += int16(GRID[::5])
 
 # Halfway between two float32, rounded down and up, and neighbours; a mantissa that carries.
 NEAR_FLOATS = [
@@ -34,6 +42,13 @@ NEAR_FLOATS = [
     for half in (2 ** (exponent - 24), 3 * 2 ** (exponent - 24))
     for value in (base + half - 1, base + half, base + half + 1)
 ] + [2**24 - 1, 2**25 - 1, 2**31 - 64, 2**31 - 65]
+WIDE_NEAR_FLOATS = [
+    sign * (2**exponent + part * 2 ** (exponent - 24) + more)
+    for sign in (-1, 1)
+    for exponent in (32, 39, 46)
+    for part in (1, 3)
+    for more in (-1, 0, 1)
+]
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "shape_leading_dimensions_are_rows": [
@@ -85,6 +100,36 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
         {"rows": (2, 3), "in_c": size, "out_c": 4, "real": True, "per_channel": per_channel}
         for size in (1, 7, 64, 257)
         for per_channel in (True, False)
+    ],
+    "overflow_int16_beyond_int32": [
+        {"rows": (2,), "in_c": in_c, "out_c": 2, "dtype": "int16", "x": x, "w": w, "ratio": ratio}
+        | {"real": real}
+        for in_c in (511, 512, 513, 516, 517, 4096)
+        for x, w in ((-32768, -127), (-32768, 127), (32767, -127))
+        for ratio, real in ((2.0**-20, False), (1.0, True))
+    ],
+    "shape_int16_leading_dimensions_are_rows": [
+        {"rows": rows, "in_c": 5, "out_c": 5, "dtype": "int16"}
+        for rows in ((), (1,), (1, 30), (2, 3, 4))
+    ],
+    "rounding_int16_every_accumulator_edge": [
+        {
+            "acc": WIDE_ACCUMULATORS,
+            "multipliers": [(multiplier, shift)] * len(WIDE_ACCUMULATORS),
+            "bounds": (-32768, 32767),
+            "dtype": "int16",
+        }
+        for multiplier in (0, 2**30, 2**30 + 1, 2**31 - 1)
+        for shift in (2, 31, 32, 33, 34, 46, 47, 48, 61, 62)
+    ],
+    "float_result_of_int16_accumulator_edges": [
+        {
+            "acc": (*WIDE_ACCUMULATORS, *WIDE_NEAR_FLOATS),
+            "real": True,
+            "real_scales": [scale] * (len(WIDE_ACCUMULATORS) + len(WIDE_NEAR_FLOATS)),
+            "dtype": "int16",
+        }
+        for scale in (2.0**-126, 1.0, 0.3333333432674408)
     ],
     "float_result_of_every_accumulator_edge": [
         {

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -43,6 +45,75 @@ def test_one_delegate_call_of_int16() -> None:
     exact = module(*inputs)
     error = (got[0] - exact).double().square().mean().sqrt()
     assert error < 2.0**-13 * exact.abs().max()  # int8 codes cannot come closer than 2^-9
+
+
+class _Convolutions(nn.Module):
+    """Every convolution that has a kernel, a large bias, linear of rank 3 and a result in float."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 6, 3, stride=2, padding=1)
+        self.depthwise = nn.Conv2d(6, 12, 3, padding=1, groups=6, bias=False)
+        self.up = nn.ConvTranspose2d(12, 5, 3, stride=2, output_padding=1)
+        self.volume = nn.Conv3d(1, 2, (2, 3, 3))
+        self.line = nn.Conv1d(10, 4, 3, padding=1, dilation=2)
+        self.up_line = nn.ConvTranspose1d(4, 3, 2, stride=2)
+        self.rows = nn.Linear(30, 5)
+        self.head = nn.Linear(5, 4, bias=False)
+        assert self.stem.bias is not None
+        nn.init.constant_(self.stem.bias, 4.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.up(torch.relu(self.depthwise(torch.relu(self.stem(x)))))
+        y = self.volume(y.unsqueeze(1))[:, :, :, :5].flatten(1, 2)
+        y = y[:, :, :, :6].flatten(2)
+        y = torch.cat([y, y[:, :2]], 1)
+        return self.head(self.rows(self.up_line(self.line(y[:, :, :19])[:, :, :15])))
+
+
+class _Products(nn.Module):
+    """Matrix products of two activations, in batches and with one matrix for all; one in float."""
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        scores = x @ y.transpose(-1, -2)
+        return torch.relu(scores @ y), torch.matmul(x[0, 0], y[0, 0].t())
+
+
+def _with_rounded_weights(module: nn.Module) -> nn.Module:
+    """A copy with every weight on its int8 grid: what error is left comes from activations."""
+    rounded = copy.deepcopy(module)
+    for layer in rounded.modules():
+        weight = getattr(layer, "weight", None)
+        if isinstance(weight, Tensor):
+            axis = int(isinstance(layer, (nn.ConvTranspose1d, nn.ConvTranspose2d)))
+            others = [i for i in range(weight.dim()) if i != axis]
+            step = weight.detach().abs().amax(others, keepdim=True) / 127
+            weight.data = torch.round(weight.detach() / step) * step
+    return rounded
+
+
+def _assert_int16_in_one_call(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    """Lowered whole, the fused program's bits, near to float with 8-bit weights."""
+    converted = routes.quantize_dequantize(module.eval(), [inputs], _quantizer())
+    fused = routes.fused_copy(converted)
+    edge = routes.lowered(fused, inputs, routes.TO_EDGE)
+    assert routes.is_one_delegate_call(edge), routes.operators(edge)
+    got = routes.run(edge, inputs)
+    routes.assert_same_bits(got, routes.eager(fused, inputs))
+    for value, exact in zip(got, routes.eager(_with_rounded_weights(module), inputs), strict=True):
+        error = (value - exact).double().square().mean().sqrt()
+        assert error < 2.0**-12 * exact.abs().max()  # int8 codes cannot come closer than 2^-9
+
+
+def test_convolutions_and_linear_of_int16_are_one_delegate_call() -> None:
+    torch.manual_seed(4)
+    _assert_int16_in_one_call(_Convolutions(), (torch.randn(2, 3, 9, 8),))
+
+
+def test_matrix_products_of_int16_are_one_delegate_call() -> None:
+    torch.manual_seed(5)
+    inputs = (torch.randn(2, 3, 4, 5), torch.randn(2, 3, 6, 5))
+    _assert_int16_in_one_call(_Products(), inputs)
 
 
 def _int16_outputs(module: GraphModule) -> set[tuple[float, int]]:

@@ -92,6 +92,20 @@ REFUSED: dict[str, tuple[str, str, nn.Module, tuple[Tensor, ...]]] = {
     "zero-point-weight": ("linear", "zero_point", _linear(Weights(_CODES, [0.1], 0, 3)), (ROW,)),
     "granularity": ("linear", "granularity", _linear(Weights(_CODES, [0.1] * 6, 1)), (ROW,)),
     "overflow": ("linear", "overflow", _linear(Weights(_WIDE, [0.1])), (torch.ones(1, 140_000),)),
+    "dtype-mixed-linear": (
+        "linear",
+        "dtype",
+        Graph(
+            lambda w, x: OUT.round(functional.linear(I16.round(x), w())), w=Weights(_CODES, [0.1])
+        ),
+        (ROW,),
+    ),
+    "overflow-int16": (
+        "bmm",
+        "overflow",
+        Graph(lambda a, b: I16.round(torch.bmm(I16.round(a), I16.round(b)))),
+        (torch.zeros(1, 1, 131_072), torch.zeros(1, 131_072, 1)),
+    ),
     "operator": ("cumsum", "operator", _unary(outside, IN, OUT), (ROW,)),
     "boundary-float-input": (
         "add",

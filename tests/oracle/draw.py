@@ -185,6 +185,23 @@ def wide(parameters: Callable[[Rng], Parameters]) -> Callable[[Rng], Parameters]
     return drawn
 
 
+def wide_dot(parameters: Callable[[Rng], Parameters]) -> Callable[[Rng], Parameters]:
+    """The same on int16 activations, with the multipliers of 15 bits that TOSA has there."""
+
+    def drawn(rng: Rng) -> Parameters:
+        p = {**parameters(rng), "dtype": "int16", "coarse": True}
+        if p.get("op") == "bmm":
+            s_a = int(rng.integers(2**14, 2**15)) * 2.0 ** int(rng.integers(-30, -14))
+            s_b = 2.0 ** int(rng.integers(-15, 0))
+            typical = 2.0 ** (round(np.log2(s_a * s_b)) + int(rng.integers(13, 18)))
+            p["scales"] = (s_a, s_b, typical)
+        else:
+            p["style"] = str(rng.choice(("typical", "tie", "tiny")))
+        return p
+
+    return drawn
+
+
 def widths(rng: Rng) -> Parameters:
     """A requantize of int16, to int8 or from it in two cases of three."""
     narrow: tuple[str, ...] = ((), ("x",), ("out",))[int(rng.integers(3))]
@@ -354,6 +371,13 @@ PLAN: list[tuple[str, Callable[[Rng], Parameters], int]] = [
     ("requantize", widths, 220),
     ("cat", wide(draw_moves.cat), 220),
     ("pad", wide(draw_moves.pad), 220),
+    ("linear", wide_dot(linear), 220),
+    ("conv2d", wide_dot(conv2d), 220),
+    ("depthwise_conv2d", wide_dot(depthwise_conv2d), 210),
+    ("conv2d", wide_dot(conv1d), 210),
+    ("conv3d", wide_dot(conv3d), 210),
+    ("conv_transpose2d", wide_dot(conv_transpose2d), 210),
+    ("bmm", wide_dot(bmm), 210),
     ("softmax", softmax, 230),
     ("layer_norm", layer_norm, 230),
     ("rms_norm", rms_norm, 230),

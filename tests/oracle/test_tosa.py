@@ -28,12 +28,12 @@ REQUIRED_CASES = 5000
 LARGEST_OUTSIDE_SHARE = 0.02
 KINDS = {
     "rescale": 800,
-    "conv2d": 1400,
-    "linear": 600,
-    "conv1d": 400,
-    "conv3d": 200,
-    "conv_transpose2d": 250,
-    "bmm": 210,
+    "conv2d": 1800,
+    "linear": 810,
+    "conv1d": 600,
+    "conv3d": 400,
+    "conv_transpose2d": 450,
+    "bmm": 410,
     "add": 950,
     "requantize": 650,
     "mul": 450,

@@ -16,6 +16,7 @@ DTYPES = {
     "int8": ts.DType.INT8,
     "int16": ts.DType.INT16,
     "int32": ts.DType.INT32,
+    "int48": ts.DType.INT48,
     "int64": ts.DType.SHAPE,
     "bool": ts.DType.BOOL,
 }
@@ -57,7 +58,7 @@ class Graph:
 
     def const(self, values: Any, dtype: str, shape: tuple[int, ...] | None = None) -> Value:
         """A constant; a plain list becomes a vector."""
-        array = np.array(values, dtype)
+        array = np.array(values, "int64" if dtype == "int48" else dtype)
         wanted = array.shape if shape is None else shape
         name = self._name()
         self._graph.addConst(list(wanted), DTYPES[dtype], array.flatten(), name=name)
@@ -90,16 +91,24 @@ class Graph:
         zp_out: int,
         dtype: str,
     ) -> Value:
-        """RESCALE with 32-bit multipliers, rounded once; several run along the last dimension."""
+        """RESCALE, rounded once; several multipliers run along the last dimension.
+
+        They have 32 bits; those of int48 have 16, for which the given ones end in 16 zeros.
+        """
+        wide = x.dtype != "int48"
+        if not wide:
+            assert all(m % 2**16 == 0 for m in multiplier)
+            multiplier = [m >> 16 for m in multiplier]
+            shift = [s - 16 for s in shift]
         operands = [
             x,
-            self.const(multiplier, "int32"),
+            self.const(multiplier, "int32" if wide else "int16"),
             self.const(shift, "int8"),
             self.const([zp_in], x.dtype),
             self.const([zp_out], dtype),
         ]
         single = ts.RoundingMode.SINGLE_ROUND
-        values = (True, single, len(multiplier) > 1, False, False)
+        values = (wide, single, len(multiplier) > 1, False, False)
         return self.op(ts.Op.RESCALE, operands, x.shape, dtype, "RescaleAttribute", *values)
 
     def clamp(self, x: Value, lo: int, hi: int) -> Value:

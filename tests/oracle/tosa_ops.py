@@ -38,6 +38,20 @@ def _finish(graph: Graph, acc: Value, case: Case) -> Array:
     return graph.run(graph.clamp(q, case["lo"], case["hi"]))
 
 
+def _zeros(bias: Array | None, case: Case, count: int) -> Array:
+    """The bias, or zeros of its dtype."""
+    return np.zeros(count, np.int64 if _is_wide(case) else np.int32) if bias is None else bias
+
+
+def _is_wide(case: Case) -> bool:
+    return bool(case.get("dtype") == "int16")
+
+
+def _accumulator(case: Case) -> tuple[str, Any]:
+    """Of sums of products: of 32 bits, or 48 of int16 activations."""
+    return ("int48", ts.DType.INT48) if _is_wide(case) else ("int32", ts.DType.INT32)
+
+
 def _convolve(
     graph: Graph,
     op: Any,
@@ -48,7 +62,7 @@ def _convolve(
     case: Case,
     out: tuple[int, ...],
 ) -> Value:
-    """CONV2D (w OHWI) or DEPTHWISE_CONV2D (w HWCM) to an int32 accumulator [N, *out, O]."""
+    """CONV2D (w OHWI) or DEPTHWISE_CONV2D (w HWCM) to accumulators [N, *out, O]."""
     depthwise = op == ts.Op.DEPTHWISE_CONV2D
     kernel = w.shape[:2] if depthwise else w.shape[1:3]
     out_c = w.shape[2] * w.shape[3] if depthwise else w.shape[0]
@@ -58,24 +72,25 @@ def _convolve(
         before = case["padding"][axis]
         x, after = _fit(x, axis + 1, out[axis], extent, case["stride"][axis], before)
         pads += [before, after]
+    name, dtype = _accumulator(case)
     operands = [
         graph.input(x),
         graph.const(w, "int8"),
-        graph.const(bias, "int32"),
-        graph.const([zx], "int8"),
+        graph.const(bias, name),
+        graph.const([zx], x.dtype.name),
         graph.const([0], "int8"),
     ]
     attribute = "DepthwiseConv2dAttribute" if depthwise else "Conv2dAttribute"
     shape = (x.shape[0], *out, out_c)
     strides = (list(case["stride"]), list(case["dilation"]))
-    return graph.op(op, operands, shape, "int32", attribute, pads, *strides, False, ts.DType.INT32)
+    return graph.op(op, operands, shape, name, attribute, pads, *strides, False, dtype)
 
 
 def conv2d(case: Case, out: tuple[int, ...]) -> Array:
     """A group at a time; DEPTHWISE_CONV2D when each group has one input channel."""
     x, w, groups = case["x"], case["w"], case["groups"]
     out_c = w.shape[0]
-    bias = np.zeros(out_c, np.int32) if case["bias"] is None else case["bias"]
+    bias = _zeros(case["bias"], case, out_c)
     if groups > 1 and w.shape[3] == 1:
         hwcm = w[..., 0].transpose(1, 2, 0).reshape(*w.shape[1:3], groups, out_c // groups)
         graph = Graph()
@@ -95,7 +110,7 @@ def _by_group(case: Case, convolve: Callable[[Case], Array]) -> Array:
     """A group at a time, on its channels of x, weight, bias and multipliers."""
     w, groups = case["w"], case["groups"]
     out_c = w.shape[0]
-    bias = np.zeros(out_c, np.int32) if case["bias"] is None else case["bias"]
+    bias = _zeros(case["bias"], case, out_c)
     parts = []
     for group in range(groups):
         channels = slice(group * out_c // groups, (group + 1) * out_c // groups)
@@ -133,7 +148,7 @@ def conv3d(case: Case, out: tuple[int, ...]) -> Array:
             before = part.get("padding", (0,) * 6)[2 * axis]
             x, after = _fit(x, axis + 1, out[axis + 1], extent, stride[axis], before)
             pads += [before, after]
-        values = (pads, list(stride), list(dilation), False, ts.DType.INT32)
+        values = (pads, list(stride), list(dilation), False, _accumulator(case)[1])
         acc = _dot(graph, ts.Op.CONV3D, {**part, "x": x}, out[:4], "Conv3dAttribute", *values)
         return _finish(graph, acc, part)
 
@@ -148,7 +163,7 @@ def conv_transpose2d(case: Case, out: tuple[int, ...]) -> Array:
         sides = part.get("padding", (0,) * 4)
         further = part.get("output_padding", (0, 0))
         pads = [-sides[0], further[0] - sides[1], -sides[2], further[1] - sides[3]]
-        values = (pads, list(part.get("stride", (1, 1))), False, ts.DType.INT32)
+        values = (pads, list(part.get("stride", (1, 1))), False, _accumulator(case)[1])
         name = "TransposeConv2dAttribute"
         acc = _dot(graph, ts.Op.TRANSPOSE_CONV2D, part, out[:3], name, *values)
         return _finish(graph, acc, part)
@@ -159,15 +174,16 @@ def conv_transpose2d(case: Case, out: tuple[int, ...]) -> Array:
 def _dot(
     graph: Graph, op: Any, part: Case, places: tuple[int, ...], attribute: str, *values: Any
 ) -> Value:
-    """A convolution of one group to an int32 accumulator [*places, O]."""
+    """A convolution of one group to accumulators [*places, O]."""
+    name = _accumulator(part)[0]
     operands = [
         graph.input(part["x"]),
         graph.const(part["w"], "int8"),
-        graph.const(part["bias"], "int32"),
-        graph.const([part["zx"]], "int8"),
+        graph.const(part["bias"], name),
+        graph.const([part["zx"]], part["x"].dtype.name),
         graph.const([0], "int8"),
     ]
-    return graph.op(op, operands, (*places, len(part["w"])), "int32", attribute, *values)
+    return graph.op(op, operands, (*places, len(part["w"])), name, attribute, *values)
 
 
 def bmm(case: Case, out: tuple[int, ...]) -> Array:
@@ -175,17 +191,18 @@ def bmm(case: Case, out: tuple[int, ...]) -> Array:
     graph = Graph()
     a, b = case["operands"]
     operands = [graph.input(np.repeat(x, out[0] // len(x), 0)) for x in (a, b)]
-    operands += [graph.const([zero_point], "int8") for zero_point in case["zero_points"]]
-    return _finish(graph, graph.op(ts.Op.MATMUL, operands, out, "int32", "MatMulAttribute"), case)
+    operands += [graph.const([zero_point], a.dtype.name) for zero_point in case["zero_points"]]
+    acc = graph.op(ts.Op.MATMUL, operands, out, _accumulator(case)[0], "MatMulAttribute")
+    return _finish(graph, acc, case)
 
 
 def linear(case: Case, out: tuple[int, ...]) -> Array:
-    """An odd number of rows as MATMUL + ADD, an even one as a 1x1 CONV2D."""
+    """An odd number of rows of int8 as MATMUL + ADD, else a 1x1 CONV2D."""
     w = case["w"]
     x = case["x"].reshape(-1, w.shape[1])
-    bias = np.zeros(len(w), np.int32) if case["bias"] is None else case["bias"]
+    bias = _zeros(case["bias"], case, len(w))
     graph = Graph()
-    if len(x) % 2:
+    if len(x) % 2 and not _is_wide(case):
         operands = [graph.input(x[None]), graph.input(w.T[None])]
         operands += [graph.const([case["zx"]], "int8"), graph.const([0], "int8")]
         shape = (1, len(x), len(w))
@@ -193,7 +210,7 @@ def linear(case: Case, out: tuple[int, ...]) -> Array:
         terms = [acc, graph.const(bias[None, None], "int32")]
         acc = graph.op(ts.Op.ADD, terms, shape, "int32", "AddAttribute")
     else:
-        plain = {"padding": (0, 0), "stride": (1, 1), "dilation": (1, 1)}
+        plain = {**case, "padding": (0, 0), "stride": (1, 1), "dilation": (1, 1)}
         x, w = x.reshape(1, 1, *x.shape), w[:, None, None]
         size = (1, x.shape[2])
         acc = _convolve(graph, ts.Op.CONV2D, x, w, bias, case["zx"], plain, size)

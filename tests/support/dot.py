@@ -4,7 +4,8 @@
 Parameters (all optional but the sizes): batch, in_h, in_w, in_c, out_c, kernel, stride, dilation
 (pairs), padding (top, left, bottom, right), groups, rows (linear: its leading dimensions), bias,
 per_channel, zx, zo, bounds, style or ratio or multipliers, and x, w, bias_values as given codes;
-real: a float output, of `real_scales` or drawn ones.
+real: a float output, of `real_scales` or drawn ones; dtype: of the activations (weights are int8);
+coarse: multipliers whose lower 16 bits are 0, the ones that TOSA has for int16.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 
 from fused_quant import numerics as nm
+from fused_quant import numerics_wide
 from fused_quant import schema_generated as schema
 from tests.support import quant
 from tests.support.built import Array, Built, nchw, nhwc, tensor
@@ -23,18 +25,22 @@ from tests.support.built import Array, Built, nchw, nhwc, tensor
 def draw_bias(
     rng: np.random.Generator, p: quant.Parameters, w: torch.Tensor, zx: int
 ) -> Array | None:
-    """int32 per output channel, such that no accumulator can leave int32."""
+    """Per output channel, such that no accumulator can leave int32 (int48 of int16 codes)."""
     out_c = w.shape[0]
+    low, high = quant.limits(quant.dtype_of(p))
+    wide = high > 127
+    dtype = np.int64 if wide else np.int32
     if "bias_values" in p:
-        return np.array(p["bias_values"], np.int32)
+        return np.array(p["bias_values"], dtype)
     if not p.get("bias", True):
         return None
-    reach = w.to(torch.int64).abs().flatten(1).sum(1) * max(127 - zx, zx + 128)
-    room = (2**31 - 1 - reach).numpy()
-    if rng.integers(8) == 0:  # accumulators at both ends of int32
-        return np.asarray(room * rng.choice([-1, 1], out_c), np.int32)
+    reach = w.to(torch.int64).abs().flatten(1).sum(1) * max(high - zx, zx - low)
+    room = (2 ** (47 if wide else 31) - 1 - reach).numpy()
+    ends = rng.integers(8) == 0 and not p.get("coarse")  # TOSA stops where a result leaves int32
+    if ends:
+        return np.asarray(room * rng.choice([-1, 1], out_c), dtype)
     size = np.minimum(room, 2 * reach.numpy() + 1)
-    return np.asarray(size * rng.uniform(-1, 1, out_c), np.int32)
+    return np.asarray(size * rng.uniform(-1, 1, out_c), dtype)
 
 
 def _multipliers(
@@ -44,7 +50,10 @@ def _multipliers(
         return [nm.Multiplier(*pair) for pair in p["multipliers"]]
     count = out_c if p.get("per_channel", True) else 1
     drawn = quant.ratios(rng, p, count, spread=74 * 74 * taps**0.5)
-    return nm.multipliers_from_ratios(drawn)
+    exact = nm.multipliers_from_ratios(drawn)
+    if not p.get("coarse"):
+        return exact
+    return [nm.Multiplier(m.multiplier >> 16 << 16, m.shift) for m in exact]
 
 
 def _common(
@@ -95,11 +104,19 @@ def finish(
         return expected, fields, {}
     m = _multipliers(rng, p, acc.shape[axis], taps)
     lo, hi = quant.bounds(rng, p, zo)
-    codes = nm.requantize(acc, m if len(m) > 1 else m[0], zo, lo, hi, torch.int8, axis=axis)
-    return codes.numpy(), *_common(zx, zo, m, lo, hi)
+    multipliers, dtype = m if len(m) > 1 else m[0], quant.dtype_of(p)
+    if dtype == np.int16:
+        codes = numerics_wide.requantize(acc, multipliers, lo, hi, axis)
+    else:
+        codes = nm.requantize(acc, multipliers, zo, lo, hi, torch.int8, axis=axis)
+    fields, tosa = _common(zx, zo, m, lo, hi)
+    return codes.numpy(), fields, {**tosa, "dtype": dtype.name}
 
 
-def _stored_bias(bias: Array | None, w: torch.Tensor, zx: int) -> Array | None:
+def stored_bias(p: quant.Parameters, bias: Array | None, w: torch.Tensor, zx: int) -> Array | None:
+    """The bias of an operator whose bias is folded; that of int16 codes needs no folding."""
+    if quant.dtype_of(p) == np.int16:
+        return bias
     folded = nm.fold_bias(None if bias is None else tensor(bias), w, zx).numpy()
     return folded if bias is not None or folded.any() else None
 
@@ -114,7 +131,7 @@ def build_conv(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Bu
     zx, zo = quant.zero_point(rng, p, "zx"), quant.zero_point(rng, p, "zo")
     x = quant.codes_of(rng, p, "x", (p.get("batch", 1), p["in_h"], p["in_w"], in_c))
     w_shape = (out_c, *kernel, in_c // groups)
-    w = quant.codes_of(rng, p, "w", w_shape, low=-127)
+    w = quant.weights_of(rng, p, w_shape)
     w_oihw = nchw(w)
     bias = draw_bias(rng, p, w_oihw, zx)
     acc = nm.conv2d(
@@ -149,7 +166,7 @@ def build_conv(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Bu
         tosa |= {"stride": stride, "padding": padding, "dilation": dilation}
     depthwise = opcode == "depthwise_conv2d"
     stored_w = np.ascontiguousarray(w[..., 0].transpose(1, 2, 0)) if depthwise else w
-    constants = [stored_w, _stored_bias(bias, w_oihw, zx)]
+    constants = [stored_w, stored_bias(p, bias, w_oihw, zx)]
     return Built(opcode, [x], constants, params, expected, tosa)
 
 
@@ -158,13 +175,13 @@ def build_linear(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> 
     in_c, out_c = p["in_c"], p["out_c"]
     zx, zo = quant.zero_point(rng, p, "zx"), quant.zero_point(rng, p, "zo")
     x = quant.codes_of(rng, p, "x", (*p.get("rows", (1,)), in_c))
-    w = quant.codes_of(rng, p, "w", (out_c, in_c), low=-127)
+    w = quant.weights_of(rng, p, (out_c, in_c))
     bias = draw_bias(rng, p, tensor(w), zx)
     acc = nm.linear(tensor(x), tensor(w), None if bias is None else tensor(bias), zx)
     expected, fields, tosa = finish(rng, p, acc, zx, zo, in_c, axis=-1)
     if tosa:
         tosa |= {"kind": "linear", "x": x, "w": w, "bias": bias}
-    constants = [w, _stored_bias(bias, tensor(w), zx)]
+    constants = [w, stored_bias(p, bias, tensor(w), zx)]
     return Built(opcode, [x], constants, schema.DotParamsT(**fields), expected, tosa)
 
 
@@ -173,7 +190,7 @@ def build_rescale(opcode: str, p: quant.Parameters, rng: np.random.Generator) ->
 
     The only input equals its zero point, so that the bias is the accumulator.
     """
-    acc = np.array(p["acc"], np.int32)
+    acc = np.array(p["acc"], np.int64 if quant.dtype_of(p) == np.int16 else np.int32)
     zx = quant.zero_point(rng, p, "zx")
     fixed = {"in_c": 1, "out_c": len(acc), "zx": zx, "x": zx, "bias_values": acc}
     built = build_linear(opcode, {**p, **fixed}, rng)

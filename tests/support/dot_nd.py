@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from fused_quant import numerics as nm
 from fused_quant import numerics_conv
 from fused_quant import schema_generated as schema
 from tests.support import dot, quant
@@ -78,7 +77,7 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
     kernel = tuple(p.get("kernel", (1,) * len(size)))
     zx, zo = quant.zero_point(rng, p, "zx"), quant.zero_point(rng, p, "zo")
     x = quant.codes_of(rng, p, "x", (p.get("batch", 1), *size, in_c))
-    w = quant.codes_of(rng, p, "w", (out_c, *kernel, in_c // groups), low=-127)
+    w = quant.weights_of(rng, p, (out_c, *kernel, in_c // groups))
     bias = dot.draw_bias(rng, p, tensor(w), zx)
     transposed = opcode == "conv_transpose2d"
     acc = _accumulators(p, x, w, bias, zx, transposed)
@@ -105,6 +104,5 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
     if opcode == "depthwise_conv2d":
         stored = np.ascontiguousarray(stored[..., 0].transpose(1, 2, 0))
     if opcode in ("conv2d", "depthwise_conv2d"):
-        folded = nm.fold_bias(None if bias is None else tensor(bias), tensor(w), zx)
-        stored_bias = folded.numpy()
+        stored_bias = dot.stored_bias(p, bias, tensor(w), zx)
     return Built(opcode, [x], [stored, stored_bias], params, expected, tosa)

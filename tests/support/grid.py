@@ -5,6 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
+# Accumulators of int16 activations: around int32, and up to 2^47.
+WIDE_ACCUMULATORS = tuple(
+    sign * (2**exponent + more)
+    for sign in (-1, 1)
+    for exponent in (0, 15, 31, 32, 40, 46, 47)
+    for more in (-1, 0, 1)
+    if exponent < 47 or more < 1
+)
 # Every size up to 40 (vector bodies of up to 32 elements and each tail), then around powers of two.
 SIZES = (*range(1, 41), 63, 64, 65, 127, 128, 129, 255, 256, 257)
 LARGE_SIZES = (63, 64, 65, 127, 128, 129)
@@ -28,6 +36,12 @@ ACCUMULATORS = (
     2**31 - 1,
 )
 MULTIPLIERS = (0, 1, 2**30 - 1, 2**30, 2**30 + 1, 3 * 2**29, 2**31 - 1)
+
+
+def int16(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same cases of int16 activations, whose zero points are 0."""
+    kept = [{k: v for k, v in case.items() if k not in ("zx", "zo")} for case in cases]
+    return [{**case, "dtype": "int16"} for case in kept]
 
 
 def pairs(op: str) -> list[dict[str, Any]]:

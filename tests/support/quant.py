@@ -52,6 +52,11 @@ def codes_of(
     return codes(rng, shape, low, dtype_of(p))
 
 
+def weights_of(rng: np.random.Generator, p: Parameters, shape: Sequence[int]) -> Codes:
+    """The parameter `w`, as `codes_of`: int8 in [-127, 127], whatever the activations are."""
+    return codes_of(rng, {**p, "dtype": "int8"}, "w", shape, low=-127)
+
+
 def zero_point(rng: np.random.Generator, p: Parameters, name: str) -> int:
     """The parameter `name`, or a zero point drawn from the ends, the middle or anywhere.
 

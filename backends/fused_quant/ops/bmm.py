@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
-from fused_quant import graph, numerics, numerics_real
+from fused_quant import graph, numerics, numerics_real, numerics_wide
 from fused_quant.ops.common import (
-    check_int8_activations,
+    CODE_BOUNDS,
     check_rank,
     check_ratio,
     check_real_scales,
+    check_wide_activations,
     parser,
     tensor,
 )
@@ -66,22 +67,28 @@ def _ratio(site: Site) -> float:
     return (s_a * s_b) / site.result.scale_value
 
 
+def _is_wide(site: Site) -> bool:
+    return site.dtypes["inp"] == torch.int16
+
+
 def _largest(site: Site, name: str) -> int:
     """The largest |code - zero point| of an operand."""
-    zero_point = site.block(name).zero_point_value
-    return max(127 - zero_point, zero_point + 128)
+    zero_point, (low, high) = site.block(name).zero_point_value, CODE_BOUNDS[site.dtypes[name]]
+    return max(high - zero_point, zero_point - low)
 
 
 def _covers(site: Site) -> Reason | None:
-    reason = check_int8_activations(site, _OPERANDS, real=True)
+    reason = check_wide_activations(site, _OPERANDS, real=True)
     if reason is not None:
         return reason
     ranks = [len(site.shapes[name]) for name in _OPERANDS]
     if ranks != [3, 3]:
         return Reason("rank", "operand ranks", str(ranks), "[B, M, K] and [B, K, N]")
     bound = site.shapes["inp"][-1] * _largest(site, "inp") * _largest(site, "other")
-    if bound > numerics.INT32_MAX:
-        return Reason("overflow", "int32 accumulator", f"up to {bound}", "2^31 - 1")
+    bits = 48 if _is_wide(site) else 32
+    if bound >= 2 ** (bits - 1):
+        limit = f"2^{bits - 1} - 1"
+        return Reason("overflow", f"int{bits} accumulator", f"up to {bound}", limit)
     if site.out is None:
         s_a, s_b = (site.block(name).scale_value for name in _OPERANDS)
         return check_real_scales(s_a, [s_b])
@@ -102,7 +109,7 @@ def _aten_bmm(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
 
 
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
-    # float64 holds every partial sum exactly: they are integers below 2^31.
+    # float64 holds every partial sum exactly: they are integers below 2^47.
     a, b = (
         (tensor(tensors, n).to(torch.int64) - site.block(n).zero_point_value).to(torch.float64)
         for n in _OPERANDS
@@ -110,9 +117,12 @@ def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
     acc, out = torch.matmul(a, b).to(torch.int64), site.out
     if out is None:
         return numerics_real.real_value(acc, [_real_scale(site)], axis=-1)
+    multiplier = numerics.multiplier_from_ratio(_ratio(site))
+    if _is_wide(site):
+        return numerics_wide.requantize(acc, multiplier, out.quant_min, out.quant_max)
     return numerics.requantize(
         acc,
-        numerics.multiplier_from_ratio(_ratio(site)),
+        multiplier,
         out.zero_point_value,
         out.quant_min,
         out.quant_max,

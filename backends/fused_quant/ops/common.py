@@ -127,20 +127,22 @@ def check_int8_activations(
     return check_codes("out", site.out.dtype, site.out, legal) or check_scales(site, operands)
 
 
-def check_wide_activations(site: Site, operands: Sequence[str]) -> Reason | None:
+def check_wide_activations(
+    site: Site, operands: Sequence[str], real: bool = False
+) -> Reason | None:
     """A reason unless operands and output are all per-tensor int8, or all int16, with legal scales.
 
-    int16 codes have the zero point 0.
+    int16 codes have the zero point 0. real: an output that stays in float32 is legal too.
     """
-    reason = check_int8_activations(site, operands, wide=True)
+    reason = check_int8_activations(site, operands, real=real, wide=True)
     if reason is not None:
         return reason
-    wanted = site.result.dtype
+    wanted, where = site.dtypes[operands[0]], operands[0]
+    if site.out is not None:
+        wanted, where = site.out.dtype, "the output"
     for name in operands:
         if site.dtypes[name] != wanted:
-            return Reason(
-                "dtype", f"{name} dtype", str(site.dtypes[name]), f"{wanted}, as the output"
-            )
+            return Reason("dtype", f"{name} dtype", str(site.dtypes[name]), f"{wanted}, as {where}")
     return None
 
 

@@ -20,9 +20,13 @@ from fused_quant.ops.spec import Site
 if TYPE_CHECKING:
     from fused_quant.lowering import Builder
 
-_ACCUMULATOR_BYTES = 4  # what a kernel that sums all channels of one position keeps for each
 _AXES = ("D", "H", "W")
 _SIDES = (("padFront", "padBack"), ("padTop", "padBottom"), ("padLeft", "padRight"))
+
+
+def _accumulator_bytes(site: Site, out_c: int) -> int:
+    """What a kernel that sums all channels of one position keeps."""
+    return out_c * (8 if dot.is_wide(site) else 4)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,12 +79,11 @@ def _emit(
     """axis: the stored dimension of the output channels. folded: the bias is."""
     order = builder.channels_last(len(site.out_shape))
     out = builder.result(order)
-    bias = dot.folded_bias(site) if folded else dot.plain_bias(site)
     data = np.ascontiguousarray(stored.numpy())
     inputs = [
         builder.operand("inp", order),
         builder.constant("weight", data, "s8", dot.stored_weight_params(site, axis)),
-        -1 if bias is None else builder.constant("bias", bias, "s32", dot.stored_bias_params(site)),
+        dot.store_bias(site, builder, folded),
     ]
     builder.emit(opcode, inputs, [out], params, macs=macs, scratch_bytes=scratch)
 
@@ -93,7 +96,7 @@ def lower_convolution(site: Site, builder: Builder, geometry: Geometry) -> None:
     out_c, depth, *kernel = weight.shape
     params = _params(site, builder, geometry, kernel)
     macs = int(np.prod(site.out_shape)) * int(np.prod(weight.shape[1:]))
-    scratch = _ACCUMULATOR_BYTES * out_c
+    scratch = _accumulator_bytes(site, out_c)
     if len(kernel) == 3:
         stored = weight.permute(0, 2, 3, 4, 1)
         _emit("conv3d", site, builder, params, stored, macs, scratch, folded=False)
@@ -114,5 +117,5 @@ def lower_transposed(site: Site, builder: Builder, geometry: Geometry) -> None:
     shape = site.shapes["inp"]
     macs = int(np.prod(shape)) * weight.numel() // shape[1]
     stored = weight.permute(0, 2, 3, 1)
-    scratch = _ACCUMULATOR_BYTES * out_c
+    scratch = _accumulator_bytes(site, out_c)
     _emit("conv_transpose2d", site, builder, params, stored, macs, scratch, folded=False)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What convolution and linear share: coverage, requantization, biases, params.
 
-A result that stays in float is y = f32(acc) * f32(s_x * s_w[c]).
+int8 activations have accumulators of 32 bits, int16 ones of 64. A result that stays in float is
+y = f32(acc) * f32(s_x * s_w[c]).
 """
 
 from __future__ import annotations
@@ -9,17 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from fused_quant import numerics, numerics_real
-from fused_quant.lowered import StoredQParams
+from fused_quant import numerics, numerics_real, numerics_wide
+from fused_quant.lowered import NUMPY_DTYPES, StoredQParams
 from fused_quant.ops.common import (
-    check_int8_activations,
     check_rank,
     check_ratio,
     check_real_scales,
     check_scales,
+    check_wide_activations,
 )
 from fused_quant.ops.spec import Site
 from fused_quant.reasons import Reason
@@ -35,6 +35,11 @@ def ratios(site: Site) -> list[float]:
     """(s_x * s_w[c]) / s_out for each weight scale, in float64 in this order."""
     s_x, s_out = site.block("inp").scale_value, site.result.scale_value
     return [(s_x * s_w) / s_out for s_w in site.block("weight").scales]
+
+
+def is_wide(site: Site) -> bool:
+    """Whether the activations are int16."""
+    return site.dtypes["inp"] == torch.int16
 
 
 def _check_bias(site: Site) -> Reason | None:
@@ -57,7 +62,7 @@ def _check_bias(site: Site) -> Reason | None:
 
 def covers(site: Site) -> Reason | None:
     """A reason why the integer contract does not define this site."""
-    reason = check_int8_activations(site, ["inp"], real=True) or check_scales(site, ["weight"])
+    reason = check_wide_activations(site, ["inp"], real=True) or check_scales(site, ["weight"])
     if reason is not None:
         return reason
     weight = site.block("weight")
@@ -87,12 +92,15 @@ def _check_ratios(site: Site) -> Reason | None:
 def _check_accumulator(site: Site) -> Reason | None:
     if "weight" not in site.constants or ("bias" in site.shapes and "bias" not in site.constants):
         return Reason("constant", "weight or bias", "not a constant", "constants")
-    fits = numerics.accumulator_fits(
-        site.constants["weight"], site.constants.get("bias"), site.block("inp").zero_point_value
-    )
+    weight, bias = site.constants["weight"], site.constants.get("bias")
+    if is_wide(site):
+        fits, limit = numerics_wide.accumulator_fits(weight, bias), "2^47"
+    else:
+        zero_point = site.block("inp").zero_point_value
+        fits, limit = numerics.accumulator_fits(weight, bias, zero_point), "int32"
     if not bool(fits.all()):
         channel = int((~fits).nonzero()[0])
-        return Reason("overflow", "int32 accumulator", f"channel {channel} can overflow", "int32")
+        return Reason("overflow", f"{limit} accumulator", f"channel {channel} can overflow", limit)
     return None
 
 
@@ -119,10 +127,13 @@ def result(site: Site, acc: torch.Tensor, axis: int) -> torch.Tensor:
     out = site.out
     if out is None:
         return numerics_real.real_value(acc, real_scales(site), axis)
-    multipliers = _multipliers(site)
+    several = _multipliers(site)
+    multipliers = several[0] if len(several) == 1 else several
+    if is_wide(site):
+        return numerics_wide.requantize(acc, multipliers, out.quant_min, out.quant_max, axis)
     return numerics.requantize(
         acc,
-        multipliers[0] if len(multipliers) == 1 else multipliers,
+        multipliers,
         out.zero_point_value,
         out.quant_min,
         out.quant_max,
@@ -131,18 +142,19 @@ def result(site: Site, acc: torch.Tensor, axis: int) -> torch.Tensor:
     )
 
 
-def folded_bias(site: Site) -> npt.NDArray[Any]:
-    """int32 [out_c]: bias - zp_x * sum(weight), wrapping."""
-    zero_point = site.block("inp").zero_point_value
-    return numerics.fold_bias(
-        site.constants.get("bias"), site.constants["weight"], zero_point
-    ).numpy()
+def store_bias(site: Site, builder: Builder, folded: bool = True) -> int:
+    """The tensor of the bias [out_c], s32 of int8 activations and s64 of int16 ones; -1: no bias.
 
-
-def plain_bias(site: Site) -> npt.NDArray[Any] | None:
-    """int32 [out_c] as it is in the graph; None if there is none."""
-    bias = site.constants.get("bias")
-    return None if bias is None else bias.numpy()
+    folded: bias - zp_x * sum(weight), wrapping; else as it is in the graph.
+    """
+    bias, zero_point = site.constants.get("bias"), site.block("inp").zero_point_value
+    if folded and not is_wide(site):  # int16 has the zero point 0
+        bias = numerics.fold_bias(bias, site.constants["weight"], zero_point)
+    if bias is None:
+        return -1
+    dtype = "s64" if is_wide(site) else "s32"
+    data = bias.numpy().astype(NUMPY_DTYPES[dtype])
+    return builder.constant("bias", data, dtype, _stored_bias_params(site))
 
 
 def stored_weight_params(site: Site, axis: int) -> StoredQParams:
@@ -158,7 +170,7 @@ def stored_weight_params(site: Site, axis: int) -> StoredQParams:
     )
 
 
-def stored_bias_params(site: Site) -> StoredQParams:
+def _stored_bias_params(site: Site) -> StoredQParams:
     """The accumulator's parameters: scale s_x * s_w, zero point 0, int32 range."""
     s_x = np.float64(site.block("inp").scale_value)
     scales = tuple(float(np.float32(s_x * s)) for s in site.block("weight").scales)

@@ -60,7 +60,7 @@ def _lower(site: Site, builder: Builder) -> None:
     inputs = [
         builder.operand("inp", builder.LOGICAL),
         builder.constant("weight", weight.numpy(), "s8", dot.stored_weight_params(site, axis=0)),
-        builder.constant("bias", dot.folded_bias(site), "s32", dot.stored_bias_params(site)),
+        dot.store_bias(site, builder),
     ]
     macs = int(np.prod(site.out_shape)) * weight.shape[1]
     builder.emit("linear", inputs, [out], dot.params(site, builder), macs=macs)
