@@ -140,7 +140,7 @@ def spectrogram(sound: FloatArray) -> FloatArray:
 
 
 @functools.cache
-def _recording(name: str) -> FloatArray:
+def recording(name: str) -> FloatArray:
     """A recording, mixed to one channel and resampled to 16 kHz."""
     from scipy.signal import resample_poly
 
@@ -191,7 +191,7 @@ def sound_source() -> str:
 
 def _words(rng: np.random.Generator, names: tuple[str, ...], rank: int) -> torch.Tensor:
     if sound_source() == "recorded":
-        whole = _recording(names[rank % len(names)])
+        whole = recording(names[rank % len(names)])
         start = int(rng.integers(0, max(1, len(whole) - SAMPLE_RATE)))
         sound = whole[start:] * rng.uniform(0.5, 1.1)
     else:
