@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 import torch
 from tabulate import tabulate
 from torch import Tensor, nn
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import MinMaxObserver
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
 
 import fused_quant
 from examples.pipeline import signal_to_noise
+from fused_quant import graph
 from fused_quant.quantizer import FusedQuantQuantizer, default_config
 from tools import support_table
 
@@ -86,6 +87,22 @@ def quantize(study: Study, dtype: torch.dtype = torch.int8) -> Quantized:
     return Quantized(raw, fused, explanation.partitions, left)
 
 
+def with_float_activations(raw: GraphModule) -> GraphModule:
+    """The q/dq graph without the rounding of its activations: float, but for the weights."""
+    module = copy.deepcopy(raw)
+    for node in graph.calls(module):
+        if graph.op_of(node) != graph.DEQUANTIZE:
+            continue
+        source = node.args[0]
+        if isinstance(source, Node) and graph.op_of(source) == graph.QUANTIZE:
+            value = source.args[0]
+            assert isinstance(value, Node)
+            node.replace_all_uses_with(value)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return module
+
+
 def outputs(module: nn.Module, inputs: Sequence[Tensor]) -> Outputs:
     """All outputs, one call per input."""
     with torch.no_grad():
@@ -97,6 +114,12 @@ def outputs(module: nn.Module, inputs: Sequence[Tensor]) -> Outputs:
 def noise(reference: Outputs, values: Outputs) -> list[float]:
     """Signal to quantization noise of each output in decibels."""
     return [signal_to_noise(a, b) for a, b in zip(reference, values, strict=True)]
+
+
+def activation_noise(made: Quantized, inputs: Sequence[Tensor]) -> float:
+    """Of the first output, against float activations with the same quantized weights, in dB."""
+    exact = outputs(with_float_activations(made.raw), inputs)
+    return noise(exact, outputs(made.fused, inputs))[0]
 
 
 def _decibels(values: list[float]) -> str:
