@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What an image must know of a .pte ahead of time: buffer sizes, and the shape of its I/O.
+"""What an image must know of a .pte ahead of time: buffer sizes, kernels, and the shape of its I/O.
 
-Run by the firmware's build: `python model_info.py MODEL.pte FOLDER [METHOD]` writes model_config.h
-and model.json into FOLDER, for one method. The target checks everything again; this only sizes the
-static buffers.
+Run by the firmware's build: `python model_info.py MODEL.pte FOLDER [METHOD]` writes model_config.h,
+model_kernels.inc and model.json into FOLDER, for one method. The target checks everything again;
+this only sizes the static buffers and chooses the kernels that are linked.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.exir.scalar_type import ScalarType
 
 from fused_quant.delegates import BACKEND_ID, shared_constants
+from fused_quant.lowered import LoweredProgram
 from fused_quant.native import PayloadError, memory_needs
 from fused_quant.payload import deserialize
 
@@ -33,6 +35,8 @@ _NUMPY_DTYPES = {
     ScalarType.FLOAT: "float32",
 }
 _ALIGNMENT = 16
+_KERNELS = Path(__file__).resolve().parent.parent / "runtime" / "kernels" / "kernels.inc"
+_KERNEL = re.compile(r"FQ_KERNEL\((\w+), (\w+), \w+, \w+\)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +80,8 @@ class ModelInfo:
     payload_bytes: int
     arena_bytes: int
     persistent_bytes: int
+    # "conv2d s8" and so on: each operator with each dtype that it reads or writes.
+    operators: tuple[str, ...]
     method: str = "forward"
 
     def to_json(self) -> str:
@@ -91,7 +97,18 @@ class ModelInfo:
                 TensorInfo(item["dtype"], tuple(item["shape"]), tuple(item["dim_order"]))
                 for item in fields[name]
             )
+        fields["operators"] = tuple(fields["operators"])
         return ModelInfo(**fields)
+
+
+def _operators(lowered: LoweredProgram) -> tuple[str, ...]:
+    found = {
+        f"{op.opcode} {lowered.tensors[index].dtype}"
+        for op in lowered.ops
+        for index in (*op.inputs, *op.outputs)
+        if index >= 0
+    }
+    return tuple(sorted(found))
 
 
 def _tensor_info(value: et.EValue) -> TensorInfo:
@@ -145,6 +162,7 @@ def read_model(pte: bytes, method: str = "forward") -> ModelInfo:
         payload_bytes=len(payload),
         arena_bytes=lowered.arena_bytes + lowered.scratch_bytes,  # boards run scalar kernels
         persistent_bytes=lowered.persistent_bytes,
+        operators=_operators(lowered),
         method=method,
     )
 
@@ -171,15 +189,35 @@ def config_header(info: ModelInfo) -> str:
     return "\n".join(lines) + "\n"
 
 
+def kernels_inc() -> str:
+    """The list of all kernels."""
+    return _KERNELS.read_text()
+
+
+def kernel_list(info: ModelInfo, all_kernels: str) -> str:
+    """The text of model_kernels.inc: the lines of kernels.inc that the program can need.
+
+    A kernel is found by its operator and the dtype of one of the operator's tensors, so a line
+    stays if any of them has its dtype. Lines of the preprocessor stay.
+    """
+    lines = ["// Made by firmware/model_info.py from kernels.inc and the .pte."]
+    for line in all_kernels.splitlines():
+        kernel = _KERNEL.match(line)
+        if line.startswith("#") or (kernel and f"{kernel[1]} {kernel[2]}" in info.operators):
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
 def write_files(info: ModelInfo, folder: Path) -> None:
-    """Write model_config.h and model.json."""
+    """Write model_config.h, model_kernels.inc and model.json."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model_config.h").write_text(config_header(info))
+    (folder / "model_kernels.inc").write_text(kernel_list(info, kernels_inc()))
     (folder / "model.json").write_text(info.to_json())
 
 
 def main(arguments: list[str]) -> int:
-    """Write both files; returns the exit code."""
+    """Write the files; returns the exit code."""
     if len(arguments) not in (2, 3):
         print(__doc__, file=sys.stderr)
         return 2

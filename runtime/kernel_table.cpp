@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The table of this build's kernels, made from kernels.inc: declarations, then rows.
+// The table of this build's kernels, made from kernels.inc: declarations, then rows. An image for
+// one program compiles this file again with FUSED_QUANT_KERNELS naming a shorter list.
 
 #include "op.h"
+
+#ifndef FUSED_QUANT_KERNELS
+#define FUSED_QUANT_KERNELS "kernels/kernels.inc"
+#endif
 
 namespace fused_quant {
 
 #define FQ_KERNEL(op, dtype, isa, function)                                        \
   Status prepare_##op(const OpContext& context, void* params, Prepared* prepared); \
   void function(const Step& step);
-#include "kernels/kernels.inc"
+#include FUSED_QUANT_KERNELS
 #undef FQ_KERNEL
 
 namespace {
@@ -17,7 +22,7 @@ namespace {
 constexpr Kernel kKernels[] = {
 #define FQ_KERNEL(op, dtype, isa, function) \
   {schema::OpCode_##op, schema::DType_##dtype, Isa::isa, prepare_##op, function, #op, #function},
-#include "kernels/kernels.inc"
+#include FUSED_QUANT_KERNELS
 #undef FQ_KERNEL
 };
 

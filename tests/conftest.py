@@ -26,6 +26,11 @@ hypothesis.settings.load_profile("fixed")
 _PROCESSOR = "processor:"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked slow first: at the end, only short ones keep one worker waiting for another."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     # longrepr of a skip is (path, line, "Skipped: reason").
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

@@ -96,41 +96,44 @@ pip_install() {
   quietly "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "$@"
 }
 
-# The packages that pyproject.toml asks for at build time, one a line.
-build_requirements() {
+# The packages that pyproject.toml asks for, to build, to run and to test, one a line.
+requirements() {
   "$VENV/bin/python" - "$ROOT/pyproject.toml" <<'PY'
 import sys, tomllib
 with open(sys.argv[1], "rb") as file:
-    print("\n".join(tomllib.load(file)["build-system"]["requires"]))
+    content = tomllib.load(file)
+project = content["project"]
+extras = project["optional-dependencies"]
+names = content["build-system"]["requires"] + project["dependencies"]
+print("\n".join([*names, *extras["examples"], *extras["test"]]))
 PY
+}
+
+# install_requirements: the packages above in .venv. Needs nothing but pip, so that Debian packages
+# can be installed at the same time.
+install_requirements() {
+  make_venv "$VENV"
+  local stamp names
+  stamp="$(stamp_of pyproject.toml tools/constraints.txt)"
+  if [[ "$(cat "$VENV/stamp-requirements" 2>/dev/null)" == "$stamp" ]]; then return; fi
+  say "Installing Python packages in .venv (torch, executorch, ...; some minutes the first time)"
+  rm -f "$VENV/stamp-build"
+  mapfile -t names < <(requirements)
+  pip_install "$VENV" --constraint "$CONSTRAINTS" "${names[@]}"
+  echo "$stamp" >"$VENV/stamp-requirements"
 }
 
 # Python packages and the editable installation of this checkout in .venv. Editable, so that only a
 # change of the C++ side or of the metadata needs another build.
 setup_python() {
-  make_venv "$VENV"
-  local stamp requirements
-  stamp="$(stamp_of pyproject.toml tools/constraints.txt)"
-  if [[ "$(cat "$VENV/stamp-requirements" 2>/dev/null)" != "$stamp" ]]; then
-    say "Installing Python packages in .venv (torch, executorch, ...; some minutes the first time)"
-    rm -f "$VENV/stamp-build"
-    mapfile -t requirements < <(build_requirements)
-    pip_install "$VENV" --constraint "$CONSTRAINTS" "${requirements[@]}" cmake ninja torch torchao
-    install_project
-    echo "$stamp" >"$VENV/stamp-requirements"
-  fi
+  install_requirements
+  local stamp
   stamp="$(stamp_of pyproject.toml CMakeLists.txt cmake schema runtime)"
-  if [[ "$(cat "$VENV/stamp-build" 2>/dev/null)" != "$stamp" ]]; then
-    install_project --no-deps
-  fi
-}
-
-# install_project <pip argument...>
-install_project() {
+  if [[ "$(cat "$VENV/stamp-build" 2>/dev/null)" == "$stamp" ]]; then return; fi
   say "Building fused_quant and installing it in .venv"
-  pip_install "$VENV" --constraint "$CONSTRAINTS" --no-build-isolation --config-settings=build-dir="$ROOT/build/editable" \
-    "$@" --editable "$ROOT[examples,test]"
-  stamp_of pyproject.toml CMakeLists.txt cmake schema runtime >"$VENV/stamp-build"
+  pip_install "$VENV" --constraint "$CONSTRAINTS" --no-build-isolation --no-deps \
+    --config-settings=build-dir="$ROOT/build/editable" --editable "$ROOT[examples,test]"
+  echo "$stamp" >"$VENV/stamp-build"
 }
 
 # The wheel as any user builds it, in an isolated environment, in build/wheel. The packaging tests

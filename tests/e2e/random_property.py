@@ -21,7 +21,7 @@ from fused_quant.claims import Claims, claim
 from fused_quant.quantizer import default_config
 from fused_quant.target import resolve_target
 from tests.e2e import routes
-from tests.frontend.graphs import run_natively
+from tests.frontend.graphs import payload_of_program, run_payload
 from tests.support.foreign import xnnpack_quantizer
 from tests.support.random_graphs import Inputs, more_inputs, random_module
 
@@ -74,7 +74,7 @@ def check(seed: int, through_executorch: bool = False) -> Outcome:
     whole = not claims.refusals and len(set(claims.partitions.values())) == 1 and bool(calls)
     try:
         if whole and not through_executorch:
-            _check_natively(chosen, fused, inputs)
+            _check_natively(program, fused, inputs)
         else:
             _check_in_executorch(chosen, fused, raw, inputs, claims, seed)
     except Exception as error:
@@ -83,9 +83,9 @@ def check(seed: int, through_executorch: bool = False) -> Outcome:
     return Outcome(seed, whole, refused)
 
 
-def _check_natively(chosen: GraphModule, fused: GraphModule, inputs: Inputs) -> None:
+def _check_natively(program: ExportedProgram, fused: GraphModule, inputs: Inputs) -> None:
     expected = routes.eager(fused, inputs)
-    routes.assert_same_bits(run_natively(chosen, *inputs), expected)
+    routes.assert_same_bits(run_payload(payload_of_program(program), *inputs), expected)
 
 
 def _check_in_executorch(

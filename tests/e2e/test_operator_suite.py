@@ -46,6 +46,7 @@ def tests(
     return operator_suite.outcome(json.loads(report.read_text())["records"])
 
 
+@pytest.mark.slow
 def test_whatever_stays_outside_has_a_reason(tests: dict[str, bool]) -> None:
     outside = {test for test, whole in tests.items() if not whole}
     assert outside == set(operator_suite.REASONS) & set(tests)

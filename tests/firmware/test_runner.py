@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import numpy.typing as npt
 import pytest
 
 from firmware.board import BOARDS, BoardError, Image, build_image, build_runner, run, section_sizes
+from firmware.model_info import kernel_list, kernels_inc, read_model
 from firmware.tools import find_tool, run_tool
 from fused_quant import native
 from fused_quant import schema_generated as schema
@@ -136,13 +138,34 @@ def test_stack_stays_within_4_kib(board: str, tmp_path: Path, make: Any) -> None
     assert 0 < result.stack_bytes <= 1024
 
 
+def test_kernels_of_an_image() -> None:
+    """Those of the program's operators and dtypes, out of a list that no line falls through."""
+    everything = kernels_inc()
+    lines = [line for line in everything.splitlines() if line.startswith("FQ_KERNEL")]
+    operators = {"conv2d s8", "conv2d s32", "requantize s16", "requantize u8"}
+    info = dataclasses.replace(read_model(pte_of(tiny_net())), operators=tuple(operators))
+    chosen = kernel_list(info, everything).splitlines()
+    wanted = ("(conv2d, s8,", "(requantize, s16,", "(requantize, u8,")
+    assert [line for line in chosen if line.startswith("FQ_KERNEL")] == [
+        line for line in lines if any(start in line for start in wanted)
+    ]
+    opcodes = [name for name in vars(schema.OpCode) if not name.startswith("_")]
+    dtypes = [name for name in vars(schema.DType) if not name.startswith("_")]
+    every = tuple(f"{opcode} {dtype}" for opcode in opcodes for dtype in dtypes)
+    kept = kernel_list(dataclasses.replace(info, operators=every), everything).splitlines()
+    assert [line for line in kept if line.startswith("FQ_KERNEL")] == lines
+
+
 def test_figures(board: str, tmp_path: Path) -> None:
     program = flatten_linear()
     pte = pte_of(program)
     image, result = check_against_host(board, tmp_path, program)
     assert image.model_bytes == -(-len(pte) // 16) * 16 or image.model_bytes == len(pte)
     assert image.flash_bytes == image.code_bytes + image.model_bytes
-    assert 0 < image.code_bytes < 150_000
+    assert 0 < image.code_bytes < 60_000
+    symbols = run_tool([find_tool(f"{BOARDS[board].tools}nm"), "--demangle", image.elf])
+    names = set(re.findall(r"fused_quant::(\w+_s(?:8|16)_\w+)\(fused_quant::Step", symbols))
+    assert names == {"quantize_s8_scalar", "linear_s8_scalar", "dequantize_s8_scalar"}
     assert image.arena_bytes == max(program.arena_bytes, 16)
     assert image.persistent_bytes == program.persistent_bytes
     parts = (

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.ao.quantization.fx._decomposed import quantized_decomposed_lib  # noqa: F401
+from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 import fused_quant
@@ -114,7 +115,11 @@ def targets(gm: GraphModule) -> list[str]:
 
 def payload_of(module: nn.Module, *inputs: Tensor) -> bytes:
     """The payload of a graph that the delegate runs as a whole."""
-    program = torch.export.export(module, inputs)
+    return payload_of_program(torch.export.export(module, inputs))
+
+
+def payload_of_program(program: ExportedProgram) -> bytes:
+    """The same of an exported graph."""
     return payload.serialize(lower_program(program, resolve_target(None)))
 
 
@@ -123,7 +128,12 @@ def run_natively(module: nn.Module, *inputs: Tensor) -> list[Tensor]:
 
     The arena is poisoned before the run.
     """
-    plan = native.Plan(payload_of(module, *inputs))
+    return run_payload(payload_of(module, *inputs), *inputs)
+
+
+def run_payload(data: bytes, *inputs: Tensor) -> list[Tensor]:
+    """The same of a payload."""
+    plan = native.Plan(data)
     arrays = []
     for value, info in zip(inputs, plan.inputs, strict=True):
         order = info.dim_order or tuple(range(value.dim()))
