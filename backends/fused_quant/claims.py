@@ -146,7 +146,9 @@ class _Units:
         return self.apart.isdisjoint(graph.origins(node))
 
     def drop(self, nodes: set[Node], reason: Reason) -> None:
-        """Stop claiming units."""
+        """Stop claiming units, and what else stands for the same computation."""
+        names = {name for node in nodes for name in graph.origins(node)} & self.computing
+        nodes = nodes | {n for n in self.nodes if not names.isdisjoint(graph.origins(n))}
         self.nodes = [unit for unit in self.nodes if unit not in nodes]
         for node in nodes:
             for origin in graph.origins(node):

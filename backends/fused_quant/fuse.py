@@ -9,7 +9,7 @@ every argument of it is understood; otherwise it stays as it is, with a recorded
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,9 +20,10 @@ from fused_quant.bias import quantize_bias
 from fused_quant.chains import follow
 from fused_quant.ops import activation, registry
 from fused_quant.ops.boundary import params_of
-from fused_quant.ops.spec import Call, OpSpec, Role
+from fused_quant.ops.spec import Call, OpSpec, Parser, Role
 from fused_quant.passes.affine import block_params, is_affine
 from fused_quant.passes.blocks import block_arguments, fusion_target, input_params
+from fused_quant.passes.float_sums import close_float_sums
 from fused_quant.passes.normalize_edges import normalize_edges, value_of
 from fused_quant.passes.repair import repair
 from fused_quant.passes.requantize import requantize_pairs
@@ -68,6 +69,7 @@ def fuse_graph(gm: GraphModule, owned: Owned | None = None) -> dict[str, Reason]
     reasons: dict[str, Reason] = {}
     with shielded(gm, owned):
         repair(gm)
+        _fold_outside(gm, owned)
         restore_linear(gm)
         restore(gm, owned)
         normalize_edges(gm)
@@ -79,6 +81,10 @@ def fuse_graph(gm: GraphModule, owned: Owned | None = None) -> dict[str, Reason]
                 _fold(gm, node, found)
             elif found is not None:
                 reasons[node.name] = found
+        for node in close_float_sums(gm, owned):
+            found = _match(gm, node)
+            if isinstance(found, _Match):
+                _fold(gm, node, found)
         requantize_pairs(gm)
     gm.graph.eliminate_dead_code()
     gm.graph.lint()
@@ -86,10 +92,23 @@ def fuse_graph(gm: GraphModule, owned: Owned | None = None) -> dict[str, Reason]
     return reasons
 
 
-def _match(gm: GraphModule, node: Node) -> _Match | Reason | None:
+def _fold_outside(gm: GraphModule, owned: Owned | None) -> None:
+    """Fold patterns from outside of the package whose operators the rewrites would rename."""
+    for node in graph.calls(gm):
+        candidates = registry.anchors_of(graph.op_of(node))
+        outside = [(spec, parse) for spec, parse in candidates if not spec.is_own]
+        if outside and not node._erased and (owned is None or owned(node)):
+            found = _match(gm, node, outside)
+            if isinstance(found, _Match):
+                _fold(gm, node, found)
+
+
+def _match(
+    gm: GraphModule, node: Node, candidates: Sequence[tuple[OpSpec, Parser]] | None = None
+) -> _Match | Reason | None:
     """The fused operator a node becomes; None if the node is no candidate at all."""
     last: Reason | None = None
-    for spec, parse in registry.anchors_of(graph.op_of(node)):
+    for spec, parse in candidates or registry.anchors_of(graph.op_of(node)):
         try:
             call = parse(node)
             if isinstance(call, Reason):

@@ -8,6 +8,7 @@ caller's integer model.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -51,6 +52,22 @@ def _covers_everything(site: Site) -> Reason | None:
     return None
 
 
+def _spellings(name: str, target: Any) -> tuple[Any, ...]:
+    """An overload as it is, and its spelling in place or out of place if there is one."""
+    if not isinstance(target, torch._ops.OpOverload):
+        overloads = target.overloads() if isinstance(target, torch._ops.OpOverloadPacket) else ()
+        supported = [f"torch.ops.{target}.{overload}" for overload in overloads]
+        raise ValueError(
+            f"{name}: got operator {target}, supported: "
+            + (" or ".join(supported) or "an overload, such as torch.ops.aten.relu.default")
+        )
+    namespace, operator = target._schema.name.split("::")
+    twin = operator.removesuffix("_") if operator.endswith("_") else f"{operator}_"
+    packet = getattr(getattr(torch.ops, namespace), twin, None)
+    other = getattr(packet, target._overloadname, None)
+    return (target,) if other is None else (target, other)
+
+
 def register_pattern(
     name: str,
     operands: Sequence[Operand],
@@ -75,10 +92,11 @@ def register_pattern(
     delegate runs it; without, the partitioner leaves it to a kernel of the caller.
 
     The fake kernel, the schema and the `.out` overload are made from these. Patterns from outside
-    are looked for before the package's own operators, longer chains first.
+    are looked for before the package's own operators, longer chains first: as the graph spells its
+    operators, and again as the rewrites of `fuse` do. An overload in place is its functional one.
 
-    Raises ValueError for a name without a namespace of its own, for names given twice, and for a
-    pattern without an anchor.
+    Raises ValueError for a name without a namespace of its own, for names given twice, for a
+    pattern without an anchor, and for an operator that is not an overload.
     """
     namespace, separator, operator = name.partition("::")
     if not separator or not namespace or not operator.isidentifier() or namespace == NAMESPACE:
@@ -92,13 +110,20 @@ def register_pattern(
     twice = sorted({block for block in blocks if blocks.count(block) > 1})
     if twice:
         raise ValueError(f"{name}: got {', '.join(twice)} more than once, supported: unique names")
+    spelled = [
+        dataclasses.replace(
+            step, targets=tuple(s for t in step.targets for s in _spellings(name, t))
+        )
+        for step in steps
+    ]
+    twins = {s: parse for target, parse in anchors.items() for s in _spellings(name, target)}
     fusion = Fusion(
         operands=tuple(operands),
         attributes=tuple(attributes),
-        anchors=dict(anchors),
+        anchors={**twins, **anchors},
         aten=aten,
         reference=reference,
         covers=covers,
-        steps=tuple(steps),
+        steps=tuple(spelled),
     )
     return registry.register(OpSpec(operator, fusion, annotation, runtime, namespace=namespace))

@@ -54,6 +54,14 @@ NEG_ABS = register_pattern(
     steps=(Step("mid", (_aten.abs.default,), lambda x, _: torch.abs(x)),),
     reference=_negated_magnitude,
 )
+SIN_SQUARE = register_pattern(  # `fuse` writes a square as a product
+    "case_ops::sin_square",
+    operands=(Operand("inp"),),
+    anchors={_aten.sin.default: parser({"inp": "self"})},
+    aten=lambda tensors, _: torch.sin(tensors["inp"]),  # type: ignore[arg-type]
+    steps=(Step("mid", (_aten.square.default,), lambda x, _: torch.square(x)),),
+    reference=lambda site, tensors: torch.full_like(tensors["inp"], site.result.quant_min),  # type: ignore[arg-type]
+)
 OWN_TANH = register_pattern(
     "case_ops::step",
     operands=(Operand("inp"),),
@@ -92,6 +100,23 @@ def test_a_chain_becomes_one_operator_that_keeps_the_intermediate_saturation() -
     unsaturated = OUT.quantize(torch.abs(torch.neg(IN.dequantize(CODES))))
     assert int((got.int() - unsaturated.int()).abs().max()) > 20
     assert targets(fuse(gm)) == ["case_ops.neg_abs.default"]
+
+
+def _in_place(codes: Tensor) -> Tensor:
+    return OUT.quantize(MID.round(IN.dequantize(codes).neg_()).abs_())
+
+
+def _square(codes: Tensor) -> Tensor:
+    return OUT.quantize(torch.square(MID.round(torch.sin(IN.dequantize(codes)))))
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [(_in_place, "neg_abs"), (_square, "sin_square")], ids=str
+)
+def test_a_chain_is_named_as_its_user_writes_it(function: Any, name: str) -> None:
+    gm = fuse(exported(Graph(function), CODES))
+    assert targets(gm) == [f"case_ops.{name}.default"]
+    assert targets(fuse(gm)) == [f"case_ops.{name}.default"]
 
 
 def _read_twice(codes: Tensor) -> tuple[Tensor, Tensor]:
@@ -181,6 +206,18 @@ def _register(name: str = "case_ops::new", **changes: Any) -> None:
         (
             {"steps": (Step("inp", (_aten.sign.default,), lambda x, _: x),)},
             "case_ops::new: got inp more than once",
+        ),
+        (
+            {"anchors": {_aten.square: parser({})}},
+            r"got operator aten.square, supported: .*square.def",
+        ),
+        (
+            {"anchors": {torch.square: parser({})}},
+            "got operator .*, supported: an overload, such as",
+        ),
+        (
+            {"steps": (Step("mid", (_aten.relu,), lambda x, _: x),)},
+            r"got operator aten.relu, supported: torch.ops.aten.relu.default",
         ),
         ({"name": "case_ops::step"}, "operator case_ops::step: registered twice"),
     ],
