@@ -9,8 +9,8 @@
 namespace fused_quant {
 namespace {
 
-// The largest |sum| of products of s16 codes: of a 48-bit integer.
-constexpr int64_t kMaxSum16 = (int64_t{1} << 47) - 1;
+// The largest K of s16, whose zero points are 0: K * 2^30 < 2^47.
+constexpr uint32_t kMaxDepthS16 = 131071;
 
 Status prepare_shape(const OpContext& context, BmmParams* p) {
   const TensorView a = context.input(0);
@@ -37,9 +37,11 @@ Status prepare_shape(const OpContext& context, BmmParams* p) {
 }
 
 Status check_sums(const OpContext& context, const BmmParams& p) {
-  const schema::DType dtype = context.input(0).dtype;
-  const int64_t largest = max_distance(dtype, p.zero_point_a) * max_distance(dtype, p.zero_point_b);
-  const int64_t limit = (dtype == schema::DType_s16 ? kMaxSum16 : INT32_MAX) / largest;
+  uint32_t limit = kMaxDepthS16;
+  if (context.input(0).dtype == schema::DType_s8) {
+    limit = 0x7fffffffu / static_cast<uint32_t>(max_distance_s8(p.zero_point_a) *
+                                                max_distance_s8(p.zero_point_b));
+  }
   if (p.k <= limit) return Status();
   return context.invalid("sum of so many products may exceed the accumulator", p.k, limit);
 }
