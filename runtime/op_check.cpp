@@ -97,8 +97,9 @@ Status check_multipliers(const OpContext& context, const flatbuffers::Vector<int
   return Status();
 }
 
-Status check_sum_s8(const OpContext& context, uint64_t terms, int32_t zero_point) {
-  const uint64_t limit = 0x7fffffffu / static_cast<uint32_t>(max_distance_s8(zero_point));
+Status check_sum(const OpContext& context, uint64_t terms, schema::DType dtype,
+                 int32_t zero_point) {
+  const uint64_t limit = 0x7fffffffu / static_cast<uint32_t>(max_distance(dtype, zero_point));
   if (terms > limit) {
     return context.invalid("sum of so many elements may exceed int32", static_cast<int64_t>(terms),
                            static_cast<int64_t>(limit));

@@ -60,8 +60,8 @@ constexpr int32_t max_distance(schema::DType dtype, int32_t zero_point) {
 // s8 or s16.
 Status check_signed(const OpContext& context, const TensorView& view, const char* what);
 
-// |sum of `terms` differences of s8 codes from their zero point| fits int32.
-Status check_sum_s8(const OpContext& context, uint64_t terms, int32_t zero_point);
+// |sum of `terms` differences of s8 or s16 codes from their zero point| fits int32.
+Status check_sum(const OpContext& context, uint64_t terms, schema::DType dtype, int32_t zero_point);
 
 template <typename Vector>
 uint32_t length_of(const Vector* vector) {

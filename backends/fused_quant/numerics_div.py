@@ -16,14 +16,14 @@ from torch import Tensor
 
 from fused_quant.numerics import INT32_MAX, INT32_MIN, Multiplier
 
-# |n * m| < 255 * 2^31 < 2^39: from this shift on the quotient is below one half.
+# |n * m| < 2^16 * 2^31 = 2^47: from this shift on the quotient is below one half.
 _VANISHING_SHIFT = 48
 
 
 def quotient(n: Tensor, d: Tensor, m: Multiplier, rounding: str | None = None) -> Tensor:
     """Integers n / d * m * 2^-s, rounded to nearest (None), "floor" or "trunc"; int64.
 
-    n, d: differences of int8 codes from their zero points, |n|, |d| <= 255. The result saturates to
+    n, d: differences of codes from their zero points, |n|, |d| <= 65535. The result saturates to
     int32, which is also what a division by zero gives. Raises ValueError for another rounding.
     """
     if rounding not in (None, "floor", "trunc"):

@@ -104,9 +104,12 @@ class LogMultipliers:
     output: numerics.Multiplier
 
 
-def log_multipliers(s_in: float, s_out: float) -> LogMultipliers:
-    """Both terms on the grid 2^-F, which keeps each below 2^29. ValueError without a multiplier."""
-    fraction = 29 - math.frexp(max(256 * s_in, 16.0))[1]
+def log_multipliers(s_in: float, s_out: float, farthest: int = 256) -> LogMultipliers:
+    """Both terms on the grid 2^-F, which keeps each below 2^29. ValueError without a multiplier.
+
+    farthest: above every distance of two codes.
+    """
+    fraction = 29 - math.frexp(max(farthest * s_in, 16.0))[1]
     return LogMultipliers(
         numerics.multiplier_from_ratio(math.ldexp(s_in, fraction)),
         numerics.multiplier_from_ratio(math.ldexp(1.0, fraction - _LOG_BITS)),
@@ -120,17 +123,25 @@ def log_softmax(
     """Logarithm of the softmax of int8 codes along the last dimension, on any grid."""
     if x.shape[-1] > MAX_SOFTMAX_ELEMENTS:
         raise ValueError(f"log_softmax: got {x.shape[-1]} elements, supported: 65536")
-    multipliers, table = log_multipliers(s_in, s_out), logarithms()
     codes = x.to(torch.int64)
     d = codes.amax(-1, keepdim=True) - codes
     total = log_exponentials(s_in)[d].sum(-1, keepdim=True)
+    acc, multiplier = log_terms(d, total, log_multipliers(s_in, s_out))
+    return numerics.requantize(acc, multiplier, zero_point, lo, hi, dtype)
+
+
+def log_terms(
+    d: Tensor, total: Tensor, multipliers: LogMultipliers
+) -> tuple[Tensor, numerics.Multiplier]:
+    """-(R(d) + R(l)) of distances d and sums S = `total` of exponentials, and what scales it."""
+    table = logarithms()
     k = torch.frexp(total.to(torch.float64)).exponent.to(torch.int64) - 31
     mantissa = total >> k
     i, fraction = (mantissa >> 23) - _LOG_SEGMENTS, mantissa & (2**23 - 1)
     between = ((table[i + 1] - table[i]) * fraction + 2**22) >> 23
     level = k * table[_LOG_SEGMENTS] + table[i] + between
     terms = numerics.rescale(d, multipliers.distance) + numerics.rescale(level, multipliers.level)
-    return numerics.requantize(-terms, multipliers.output, zero_point, lo, hi, dtype)
+    return -terms, multipliers.output
 
 
 def rsqrt(x: Tensor) -> Tensor:

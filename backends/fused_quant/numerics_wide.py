@@ -12,7 +12,9 @@ A function f of one code, T of 513 int16 entries made ahead of time in float64:
     T[i] = sat16(RNE(f((i - 256) * 128 * si) / so))
     q = C(((T[i] << 7) + (T[i+1] - T[i]) * (x & 127) + 64) >> 7),  i = (x + 32768) >> 7
 
-hardswish, where h = RNE(3 / si) fits: q = C(R(x * min(max(x + h, 0), 2 * h); M(si / (2 * h * so)))).
+hardswish, where h = max(1, RNE(3 / si)) is at most 2^15:
+
+    q = C(R(x * min(max(x + h, 0), 2 * h); M(si / (2 * h * so))))
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.grid import SIZES, ZERO_POINTS
+from tests.support.grid import SIZES, ZERO_POINTS, wide
 
 GRID: list[dict[str, Any]] = [
     *({"in_h": 5, "in_w": 7, "in_c": size, "output_size": (2, 3)} for size in SIZES),
@@ -22,10 +22,18 @@ GRID: list[dict[str, Any]] = [
     ),
 ]
 
+GRID += wide(GRID, 5)
+
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "overflow_codes_at_both_ends": [
         {"in_h": 40, "in_w": 33, "in_c": 2, "output_size": (1, 1), "x": x, "zx": zx, "same": same}
         for x, zx in ((127, -128), (-128, 127))
+        for same in (0, 1)
+    ],
+    "overflow_int16_largest_sums": [
+        {"in_h": 255, "in_w": 257, "in_c": 1, "output_size": (1, 1), "x": x, "same": same}
+        | {"dtype": "int16"}
+        for x in (-32768, 32767)
         for same in (0, 1)
     ],
     "batch_items": [

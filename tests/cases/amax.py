@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.cases.mean import AXES
-from tests.support.grid import SIZES, ZERO_POINTS
+from tests.support.grid import SIZES, ZERO_POINTS, wide
 
 
 def _case(
@@ -22,6 +22,8 @@ GRID: list[dict[str, Any]] = [
     _case((2, 3, 2, 2, 3, 2), (1, 3, 5), False),
     _case((7,), (), False),
 ]
+
+GRID += wide(GRID, 5)
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "zero_point_equal_grids": [

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.grid import SIZES
+from tests.support.grid import SIZES, wide
 
 GRID: list[dict[str, Any]] = [
     *({"shape": (3, size), "axis": axis} for size in SIZES for axis in (0, 1)),
@@ -18,6 +18,8 @@ GRID: list[dict[str, Any]] = [
     {"shape": (2, 3, 2, 2, 3, 2), "axis": 3},
     {"shape": (7,), "axis": 0},
 ]
+
+GRID += wide(GRID, 5)
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "ties_first_of_several": [

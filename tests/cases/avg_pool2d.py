@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.grid import SIZES, ZERO_POINTS
+from tests.support.grid import SIZES, ZERO_POINTS, wide
 
 BASE = {"in_h": 5, "in_w": 6, "kernel": (2, 3), "stride": (1, 2), "padding": (1, 1)}
 # Pairs that add up to 1, -1, 3, -3, 5, -5: each average is an exact half.
@@ -32,6 +32,8 @@ GRID: list[dict[str, Any]] = [
     ),
 ]
 
+GRID += wide(GRID, 6)
+
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "attribute_dropped_ceil_overhang_is_not_counted": [
         {"in_h": 1, "in_w": 9, "in_c": 2, "kernel": (1, 7), "stride": (1, 3), "padding": (0, 3)}
@@ -55,6 +57,12 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
         {"in_h": 4, "in_w": 4, "in_c": 2, "kernel": (4, 4), "divisor_override": 1, "x": x, "zx": zx}
         | {"same": same}
         for x, zx in ((127, -128), (-128, 127))
+        for same in (0, 1)
+    ],
+    "overflow_int16_largest_sums": [
+        {"in_h": 255, "in_w": 257, "in_c": 1, "kernel": (255, 257), "x": x, "same": same}
+        | {"dtype": "int16"}
+        for x in (-32768, 32767)
         for same in (0, 1)
     ],
     "batch_items": [{**BASE, "in_c": 4, "batch": batch} for batch in (1, 2, 3)],

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.grid import SIZES, ZERO_POINTS
+from tests.support.grid import SIZES, ZERO_POINTS, wide
 
 MODES = (None, "floor", "trunc")
 
@@ -31,12 +31,22 @@ GRID: list[dict[str, Any]] = [
 
 _ENDS = [-128, -128, 127, 127, 5, 5, 5, 0]
 _DIVISORS = [-128, 127, -128, 127, 4, 5, 6, 5]
+GRID += wide(GRID, 4)
+
+_WIDE = [-32768, -32768, 32767, 32767, 0, 3]
+_WIDE_DIVISORS = [-32768, 32767, -32768, 0, 0, -2]
+
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "range_division_by_zero": [
         _case((8,), (8,), mode, codes=(_ENDS, _DIVISORS), zero_points=(5, 5, zo), scales=scales)
         for mode in MODES
         for zo in (-128, 3, 127)
         for scales in ((0.5, 0.25, 0.125), (2.0**-20, 1.0, 1.0))
+    ],
+    "range_int16_ends_and_zero": [
+        _case((6,), (6,), mode, codes=(_WIDE, _WIDE_DIVISORS), scales=scales, dtype="int16")
+        for mode in MODES
+        for scales in ((0.5, 0.25, 0.125), (2.0**-20, 1.0, 1.0), (2.0**20, 2.0**-8, 1.0))
     ],
     "overflow_largest_quotients": [
         _case((4,), (4,), mode, zero_points=(-128, 0, zo), scales=scales)

@@ -48,6 +48,15 @@ GRID: list[dict[str, Any]] = [
     *(_group((2, 6, 3), 2, affine=affine) for affine in _ABSENT),
 ]
 
+
+_WIDE: dict[str, Any] = {"dtype": "int16", "scales": (2.0**-11, 2.0**-12)}
+GRID += [
+    *(_case((2, size), (size,), **_WIDE) for size in (1, 2, 3, 7, 16, 33, 129)),
+    *(_case((2, 3, 4, 5), norm, **_WIDE) for norm in ((5,), (4, 5), (3, 4, 5))),
+    *(_case((3, 6), (6,), affine=affine, **_WIDE) for affine in _ABSENT),
+    *(_group((2, 6, 4, 5), groups, **_WIDE) for groups in (1, 2, 6)),
+]
+
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "overflow_largest_sums": [
         _case((1, 4096), (4096,), codes=([[low] * 2048 + [high] * 2048],), affine=(None, None))
@@ -70,4 +79,19 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
         _case((2, n), (n,), codes=([[code] * n] * 2,)) for n in (3, 64) for code in (-128, 5)
     ],
     "batch_items": [_case((batch, 2, 9), (9,)) for batch in (1, 2, 3)],
+    "overflow_int16_largest_sums": [
+        _case((1, 16384), (16384,), codes=([[low] * 8192 + [high] * 8192],), affine=(None, None))
+        | _WIDE
+        for low, high in ((-32768, 32767), (32767, 32767), (-32768, -32768))
+    ],
+    "range_int16_hostile_scales": [
+        _case((2, 9), (9,), scales=scales, eps=eps, dtype="int16")
+        for scales in ((2.0**-100, 0.03), (2.0**100, 0.03), (0.04, 2.0**-30), (0.04, 2.0**90))
+        for eps in (0.0, 1e-5)
+    ],
+    "rounding_int16_constant_rows": [
+        _case((2, n), (n,), codes=([[code] * n] * 2,), **_WIDE)
+        for n in (3, 64)
+        for code in (-32768, 5)
+    ],
 }

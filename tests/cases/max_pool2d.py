@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.grid import SIZES, ZERO_POINTS
+from tests.support.grid import SIZES, ZERO_POINTS, wide
 
 BASE = {"in_h": 5, "in_w": 6, "kernel": (2, 3), "stride": (1, 2), "padding": (1, 1)}
 
@@ -29,6 +29,8 @@ GRID: list[dict[str, Any]] = [
     ),
 ]
 
+GRID += wide(GRID, 5)
+
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "ceil_mode": [
         {"in_h": 23, "in_w": 23, "in_c": 3, "kernel": (2, 2), "ceil_mode": True, "batch": batch}
@@ -40,6 +42,12 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
     "memory_global_window": [
         {"in_h": size, "in_w": size + 1, "in_c": 5, "kernel": (size, size + 1)}
         for size in (1, 4, 9)
+    ],
+    "overflow_int16_largest_sums": [
+        {"in_h": 255, "in_w": 257, "in_c": 1, "kernel": (255, 257), "x": x, "same": same}
+        | {"dtype": "int16"}
+        for x in (-32768, 32767)
+        for same in (0, 1)
     ],
     "batch_items": [{**BASE, "in_c": 4, "batch": batch} for batch in (1, 2, 3)],
 }

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.grid import pairs
+from tests.support.grid import pairs, wide
 
 # The other half is in the cases of minimum, which shares the loop.
 GRID: list[dict[str, Any]] = pairs("maximum")[::2]
+
+GRID += wide(GRID, 3)
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "qparam_mismatch": [
@@ -35,6 +37,16 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
     "range_extreme_ratios": [
         {"op": "maximum", "shapes": ((40,), (40,)), "scales": scales}
         for scales in ((2.0**-40, 1.0, 1.0), (2.0**28, 2.0**-20, 1.0), (2.0**-126, 2.0**-126, 1.0))
+    ],
+    "range_int16_ends": [
+        {
+            "op": "maximum",
+            "shapes": ((4,), (4,)),
+            "codes": ([-32768, -32768, 32767, 32767], [-32768, 32767, -32768, 32767]),
+            "scales": scales,
+            "dtype": "int16",
+        }
+        for scales in ((1.0, 1.0, 1.0), (0.5, 2.0, 1.0), (2.0**28, 2.0**-126, 1.0))
     ],
     "batch_items": [
         {"op": "maximum", "shapes": ((batch, 2, 3, 5), (batch, 2, 3, 5))} for batch in (1, 2, 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.grid import SIZES, ZERO_POINTS
+from tests.support.grid import SIZES, ZERO_POINTS, wide
 
 AXES = [tuple(axis for axis in range(4) if mask >> axis & 1) for mask in range(1, 16)]
 
@@ -35,6 +35,8 @@ GRID: list[dict[str, Any]] = [
     *(_sum(axes, keepdim) for axes in ((), *AXES) for keepdim in (False, True)),
 ]
 
+GRID += wide(GRID, 5)
+
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "rounding_ties": [
         {"shape": (2, 40), "axes": (0,), "s_in": 1.0, "s_out": 1.0, "zx": zx, "zo": 0}
@@ -43,6 +45,10 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
     "overflow_codes_at_both_ends": [
         {"shape": (500, 700), "axes": (0, 1), "x": x, "zx": zx, "s_in": 1.0, "s_out": 2.0}
         for x, zx in ((127, -128), (-128, 127))
+    ],
+    "overflow_int16_largest_sums": [
+        {"shape": (1, 65535), "axes": (1,), "x": x, "s_in": 1.0, "s_out": 1.0, "dtype": "int16"}
+        for x in (-32768, 32767)
     ],
     "batch_items": [{"shape": (batch, 3, 4, 5), "axes": (1, 2)} for batch in (1, 2, 3)],
 }

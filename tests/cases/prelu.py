@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.grid import END_ZERO_POINTS, SIZES, ZERO_POINTS
+from tests.support.grid import END_ZERO_POINTS, SIZES, ZERO_POINTS, wide
 
 
 def _slopes(channels: int) -> list[float]:
@@ -29,6 +29,33 @@ GRID: list[dict[str, Any]] = [
         for zi in ZERO_POINTS
         for zo in ZERO_POINTS
     ),
+]
+
+GRID += wide(GRID, 2)
+
+
+def _sloped(op: str, *attributes: Any, **others: Any) -> dict[str, Any]:
+    """Functions of int16 codes with a slope on either side of zero."""
+    codes = [-32768, -32767, -3, -2, -1, 0, 1, 2, 3, 32767]
+    case = {"op": op, "shapes": ((10,),), "codes": (codes,), "attributes": attributes}
+    return {**case, "dtype": "int16", **others}
+
+
+GRID += [
+    _sloped(op, *attributes, scales=(1.0, s_out))
+    for op, attributes in (
+        ("abs", ()),
+        ("neg", ()),
+        ("leaky_relu", (0.01,)),
+        ("leaky_relu", (-0.5,)),
+        ("mul.Scalar", (-0.3,)),
+        ("prelu", ({"tensor": [-0.25]},)),
+    )
+    for s_out in (1.0, 2.0, 0.7)
+]
+GRID += [
+    {"op": "abs", "shapes": (shape,), "attributes": (), "dtype": "int16"}
+    for shape in ((), (1, 1), (3, 1, 2), (2, 3, 4, 5))
 ]
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {

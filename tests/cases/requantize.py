@@ -38,6 +38,16 @@ GRID: list[dict[str, Any]] = [
         for zx in ZERO_POINTS
     ),
 ]
+GRID += [
+    {
+        "op": "hardsigmoid",
+        "shapes": ((11,),),
+        "codes": (INT16_ENDS,),
+        "scales": scales,
+        "dtype": "int16",
+    }
+    for scales in ((2.0**-12, 2.0**-15), (0.0003, 2.0**-15), (0.01, 0.0001), (1.0, 2.0))
+]
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "range_extreme_ratios": [

@@ -23,6 +23,14 @@ GRID: list[dict[str, Any]] = [
     *(_case((3, 6), (6,), weight=None, zero_points=(zx, 0)) for zx in (-128, 0, 127)),
 ]
 
+
+_WIDE: dict[str, Any] = {"dtype": "int16", "scales": (2.0**-11, 2.0**-12)}
+GRID += [
+    *(_case((2, size), (size,), **_WIDE) for size in (1, 2, 3, 7, 16, 33, 129)),
+    *(_case((2, 3, 4, 5), norm, **_WIDE) for norm in ((5,), (4, 5), (3, 4, 5))),
+    _case((3, 6), (6,), weight=None, **_WIDE),
+]
+
 PITFALLS: dict[str, list[dict[str, Any]]] = {
     "overflow_largest_sums": [
         _case((1, 4096), (4096,), codes=([[code] * 4096],), weight=None, zero_points=(zx, 0))
@@ -34,4 +42,8 @@ PITFALLS: dict[str, list[dict[str, Any]]] = {
         for eps in (0.0, 1e-5)
     ],
     "batch_items": [_case((batch, 2, 9), (9,)) for batch in (1, 2, 3)],
+    "overflow_int16_largest_sums": [
+        _case((1, 16384), (16384,), codes=([[code] * 16384],), weight=None, **_WIDE)
+        for code in (-32768, 32767, 0)
+    ],
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.grid import SIZES, ZERO_POINTS
+from tests.support.grid import SIZES, ZERO_POINTS, wide
 
 Shape = tuple[int, ...]
 
@@ -40,7 +40,14 @@ GRID: list[dict[str, Any]] = [
     _case((1, 2, 4, 4), (1, 1), True),
 ]
 
+GRID += wide(GRID, 5)
+
 PITFALLS: dict[str, list[dict[str, Any]]] = {
+    "overflow_int16_largest_sums": [
+        _case((1, 1, 2, 2), (4, 4), codes=([code] * 4,), scales=(1.0, out), dtype="int16")
+        for code in (-32768, 32767)
+        for out in (2.0**-8, 1.0, 4.0)
+    ],
     "overflow_largest_sums": [
         _case((1, 1, 2, 2), (4, 4), codes=([code] * 4,), zero_points=(zi, zo), scales=(1.0, out))
         for code, zi in ((-128, 127), (127, -128))

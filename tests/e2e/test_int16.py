@@ -122,17 +122,58 @@ def _int16_outputs(module: GraphModule) -> set[tuple[float, int]]:
     return {(float(bound["scale"]), int(bound["zero_point"])) for bound in found}
 
 
-def test_operators_without_int16_kernel_stay_outside_with_a_reason() -> None:
-    """Functions of fixed range have the scale 2^-15."""
-    module, inputs = nn.Sequential(nn.Sigmoid(), nn.Softmax(-1)).eval(), (torch.randn(3, 4),)
+class _Functions(nn.Module):
+    """Tables, forms without a table, both softmaxes, norms, reductions and pools."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.group = nn.LayerNorm(8), nn.GroupNorm(2, 4)
+        self.rms, self.prelu = nn.RMSNorm(8), nn.PReLU(4, 0.2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        f = nn.functional
+        a = torch.sigmoid(x) - torch.tanh(x) * f.hardsigmoid(x) + f.gelu(x)
+        b = f.hardswish(x) + f.leaky_relu(x, 0.1) + self.prelu(x) - f.elu(x) - 0.25
+        c = torch.maximum(a, torch.abs(b)) + torch.minimum(-a, f.silu(b) * -0.5)
+        d = self.group(c) + self.layer(c) + self.rms(a)
+        e = f.avg_pool2d(d, 2, padding=1) + f.max_pool2d(f.pad(d, (1, 1, 1, 1)), 2)
+        e = e + f.adaptive_avg_pool2d(d, (3, 5)).mean((2, 3), keepdim=True) + d.amax((2, 3), True)
+        g = f.interpolate(e, scale_factor=2.0, mode="bilinear") + f.interpolate(e, scale_factor=2)
+        return f.softmax(g, 1), f.log_softmax(d, -1).sum(1), d.amin(1)
+
+
+def test_functions_norms_and_pools_are_one_delegate_call() -> None:
+    torch.manual_seed(4)
+    module, inputs = _Functions().eval(), (2 * torch.randn(2, 4, 4, 8),)
     converted = routes.quantize_dequantize(module, [inputs], _quantizer())
     grids = _int16_outputs(converted)
-    assert (2.0**-15, 0) in grids
+    assert (2.0**-15, 0) in grids  # functions of fixed range
     assert {zero_point for _, zero_point in grids} == {0}
+    fused = routes.fused_copy(converted)
+    edge = routes.lowered(fused, inputs, routes.TO_EDGE)
+    assert routes.is_one_delegate_call(edge)
+    got = routes.run(edge, inputs)
+    routes.assert_same_bits(got, routes.eager(fused, inputs))
+    for result, exact in zip(got, module(*inputs), strict=True):
+        error = (result - exact).double().square().mean().sqrt()
+        assert error < 2.0**-10 * exact.abs().max()
+
+
+class _Steep(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.reciprocal(x), torch.floor(x)
+
+
+def test_functions_that_no_table_follows_stay_outside_with_a_reason() -> None:
+    module, inputs = _Steep().eval(), (torch.linspace(-2, 2, 40).reshape(2, 20),)
+    config = default_config(activation_dtype=torch.int16)
+    quantizer = fused_quant.default_quantizer(config, every_operator=True)
+    converted = routes.quantize_dequantize(module, [inputs], quantizer)
     partitioner = fused_quant.FusedQuantPartitioner()
     routes.lowered(routes.fused_copy(converted), inputs, routes.TO_EDGE, partitioner)
     codes = {refusal.operator: refusal.reason.code for refusal in partitioner.refusals}
-    assert "dtype" in codes.values(), codes
+    assert set(codes.values()) >= {"table"}, codes
+    assert len([code for code in codes.values() if code == "table"]) == 2, codes
 
 
 def test_activation_dtype_is_int8_or_int16() -> None:

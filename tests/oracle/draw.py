@@ -208,6 +208,7 @@ def widths(rng: Rng) -> Parameters:
     return {"shape": tuple(_pair(rng, 1, 12)), "dtype": "int16", "narrow": narrow}
 
 
+WIDE_FUNCTIONS = ("sigmoid", "tanh", "silu", "mish", "exp", "erf", "sqrt", "sin")
 FUNCTIONS = ("sigmoid", "tanh", "silu", "mish", "abs", "floor", "exp", "log", "rsqrt", "sin")
 
 
@@ -215,6 +216,17 @@ def lut(rng: Rng) -> Parameters:
     """Some function of one element."""
     shape = tuple(rng.integers(1, 7, int(rng.integers(1, 5))).tolist())
     return {"op": str(rng.choice(FUNCTIONS)), "shapes": (shape,)}
+
+
+def wide_lut(rng: Rng) -> Parameters:
+    """Some function of one int16 code."""
+    scales = tuple(float(np.float32(2.0 ** rng.uniform(*e))) for e in ((-14, -8), (-15, -9)))
+    return {**lut(rng), "op": str(rng.choice(WIDE_FUNCTIONS)), "dtype": "int16", "scales": scales}
+
+
+def wide_avg_pool2d(rng: Rng) -> Parameters:
+    """What AVG_POOL2D can say; int16 has no sums of windows as results."""
+    return {**avg_pool2d(rng), "divisor_override": None, "same": True, "dtype": "int16"}
 
 
 def prelu(rng: Rng) -> Parameters:
@@ -378,6 +390,18 @@ PLAN: list[tuple[str, Callable[[Rng], Parameters], int]] = [
     ("conv3d", wide_dot(conv3d), 210),
     ("conv_transpose2d", wide_dot(conv_transpose2d), 210),
     ("bmm", wide_dot(bmm), 210),
+    ("lut", wide_lut, 220),
+    ("maximum", wide(maximum), 220),
+    ("minimum", wide(minimum), 220),
+    ("prelu", wide(prelu), 220),
+    ("max_pool2d", wide(_pool), 220),
+    ("avg_pool2d", wide_avg_pool2d, 220),
+    ("adaptive_avg_pool2d", wide(adaptive_avg_pool2d), 220),
+    ("mean", wide(mean), 220),
+    ("mean", wide(summed), 220),
+    ("amax", wide(extremum("amax")), 220),
+    ("amin", wide(extremum("amin")), 220),
+    ("argmax", wide(argmax), 220),
     ("softmax", softmax, 230),
     ("layer_norm", layer_norm, 230),
     ("rms_norm", rms_norm, 230),

@@ -14,14 +14,19 @@ Case = dict[str, Any]
 
 
 def lut(case: Case, out: tuple[int, ...]) -> Array:
-    """TABLE."""
+    """TABLE; of int16, whose result is in 1/128, also RESCALE and CLAMP."""
     graph = Graph()
+    if case["x"].dtype == np.int16:
+        operands = [graph.input(case["x"].reshape(out)), graph.const(case["table"], "int16")]
+        value = graph.op(ts.Op.TABLE, operands, out, "int32", "TableAttribute")
+        q = graph.rescale(value, [2**30], [37], 0, 0, "int16")
+        return graph.run(graph.clamp(q, case["lo"], case["hi"]))
     operands = [graph.input(case["x"].reshape(out)), graph.const(case["table"], "int8")]
     return graph.run(graph.op(ts.Op.TABLE, operands, out, "int8", "TableAttribute"))
 
 
 def _extremum(op: Any, attribute: str) -> Callable[[Case, tuple[int, ...]], Array]:
-    """Two RESCALEs to int32, MAXIMUM or MINIMUM, saturation to int8, CLAMP; all of them commute."""
+    """Two RESCALEs to int32, MAXIMUM or MINIMUM, saturation, CLAMP; all of them commute."""
 
     def run(case: Case, out: tuple[int, ...]) -> Array:
         graph, terms = Graph(), []
@@ -31,7 +36,7 @@ def _extremum(op: Any, attribute: str) -> Callable[[Case, tuple[int, ...]], Arra
             terms.append(graph.rescale(x, [m], [s], zp, 0, "int32"))
         nan = ts.NanPropagationMode.PROPAGATE
         chosen = graph.op(op, terms, out, "int32", attribute, nan)
-        q = graph.rescale(chosen, [2**30], [30], 0, case["zo"], "int8")
+        q = graph.rescale(chosen, [2**30], [30], 0, case["zo"], case["dtype"])
         return graph.run(graph.clamp(q, case["lo"], case["hi"]))
 
     return run
@@ -49,12 +54,12 @@ def prelu(case: Case, out: tuple[int, ...]) -> Array:
 
     def branch(value: Value, entries: slice) -> Value:
         m, s = case["multiplier"][entries], case["shift"][entries]
-        return graph.rescale(value, m, s, 0, case["zo"], "int8")
+        return graph.rescale(value, m, s, 0, case["zo"], case["dtype"])
 
     zero = graph.const([0], "int32", ones)
     above = graph.op(ts.Op.GREATER_EQUAL, [d, zero], out, "bool", "GreaterEqualAttribute")
     branches = [above, branch(d, slice(1)), branch(turned, slice(1, None))]
-    q = graph.op(ts.Op.SELECT, branches, out, "int8", "SelectAttribute")
+    q = graph.op(ts.Op.SELECT, branches, out, case["dtype"], "SelectAttribute")
     return graph.run(graph.clamp(q, case["lo"], case["hi"]))
 
 

@@ -263,17 +263,17 @@ def requantize(case: Case, out: tuple[int, ...]) -> Array:
 def max_pool2d(case: Case, out: tuple[int, ...]) -> Array:
     """MAX_POOL2D, then RESCALE if the quantization differs, CLAMP."""
     graph = Graph()
-    x, pads = case["x"], []
+    x, pads, dtype = case["x"], [], case["dtype"]
     for axis in (0, 1):
         before = case["padding"][axis]
         kernel, stride = case["kernel"][axis], case["stride"][axis]
         x, after = _fit(x, axis + 1, out[axis + 1], kernel, stride, before)
         pads += [before, after]
     values = (list(case["kernel"]), list(case["stride"]), pads, ts.NanPropagationMode.PROPAGATE)
-    value = graph.op(ts.Op.MAX_POOL2D, [graph.input(x)], out, "int8", "MaxPool2dAttribute", *values)
+    value = graph.op(ts.Op.MAX_POOL2D, [graph.input(x)], out, dtype, "MaxPool2dAttribute", *values)
     if case["multiplier"]:
         m, s = case["multiplier"], case["shift"]
-        value = graph.rescale(value, m, s, case["zx"], case["zo"], "int8")
+        value = graph.rescale(value, m, s, case["zx"], case["zo"], dtype)
     return graph.run(graph.clamp(value, case["lo"], case["hi"]))
 
 
@@ -287,10 +287,11 @@ def _average_windows(
 ) -> Array:
     """AVG_POOL2D (equal quantization), CLAMP."""
     graph = Graph()
-    zero = [graph.const([case["zx"]], "int8"), graph.const([case["zo"]], "int8")]
+    dtype = case["dtype"]
+    zero = [graph.const([case["zx"]], dtype), graph.const([case["zo"]], dtype)]
     values = (kernel, stride, pads, ts.DType.INT32)
     q = graph.op(
-        ts.Op.AVG_POOL2D, [graph.input(x), *zero], out, "int8", "AvgPool2dAttribute", *values
+        ts.Op.AVG_POOL2D, [graph.input(x), *zero], out, dtype, "AvgPool2dAttribute", *values
     )
     return graph.run(graph.clamp(q, case["lo"], case["hi"]))
 
@@ -349,7 +350,7 @@ def avg_pool2d(case: Case, out: tuple[int, ...]) -> Array:
 def adaptive_avg_pool2d(case: Case, out: tuple[int, ...]) -> Array:
     """One window at a time."""
     x = case["x"]
-    result = np.empty(out, np.int8)
+    result = np.empty(out, case["dtype"])
     rows, columns = out[1], out[2]
     for i in range(rows):
         for j in range(columns):
@@ -390,7 +391,8 @@ def extremum(case: Case, out: tuple[int, ...]) -> Array:
     value = graph.input(case["x"])
     for axis in case["axes"]:
         value = _extreme(graph, value, axis, name)
-    q = graph.rescale(value, case["multiplier"], case["shift"], case["zx"], case["zo"], "int8")
+    scale = (case["multiplier"], case["shift"], case["zx"], case["zo"])
+    q = graph.rescale(value, *scale, case["dtype"])
     return graph.run(graph.clamp(q, case["lo"], case["hi"])).reshape(out)
 
 

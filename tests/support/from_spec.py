@@ -141,6 +141,7 @@ def _tosa(
     if opcode in ("mean", "amax", "amin"):
         case = {"kind": name, "x": operands[0], "axes": params.axes, "zx": params.inputZeroPoint}
         case |= {"multiplier": [params.multiplier], "shift": [params.shift]}
+        case |= {"dtype": operands[0].dtype.name}
         return case | {"zo": params.outputZeroPoint, "lo": params.clampMin, "hi": params.clampMax}
     if isinstance(params, schema.NormalizeParamsT):
         case = {"kind": opcode, "x": operands[0], "constants": constants}
@@ -149,7 +150,8 @@ def _tosa(
         mean = ([params.inputMultiplier], [params.inputShift])
         return case | {"mean": mean, "epsilon": params.epsilon, "zx": params.inputZeroPoint}
     if opcode == "lut":
-        return {"kind": "lut", "x": operands[0], "table": constants[0]}
+        bounds = {"lo": params.clampMin, "hi": params.clampMax}
+        return {"kind": "lut", "x": operands[0], "table": constants[0], **bounds}
     if getattr(params, "realScale", 0):
         return {}  # TOSA has no float result of integer operators
     if isinstance(params, schema.ElementwiseParamsT):

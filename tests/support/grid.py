@@ -44,6 +44,15 @@ def int16(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**case, "dtype": "int16"} for case in kept]
 
 
+_OF_INT8 = {"zero_points", "codes", "zx", "zo", "za", "zb", "x", "bounds"}
+
+
+def wide(cases: list[dict[str, Any]], every: int = 1) -> list[dict[str, Any]]:
+    """Of the cases without given codes and zero points, every so many-th, with int16 codes."""
+    free = [case for case in cases if not _OF_INT8 & case.keys()]
+    return [{**case, "dtype": "int16"} for case in free[::every]]
+
+
 def pairs(op: str) -> list[dict[str, Any]]:
     """Parameters of from_spec.py: sizes, zero points and broadcasts of an operator of two."""
     shapes = [

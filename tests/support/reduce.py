@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
 
 from fused_quant import numerics as nm
 from fused_quant import schema_generated as schema
@@ -24,7 +23,7 @@ def build_mean(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Bu
     m = nm.average_multiplier(s_in, math.prod(x.shape[axis] for axis in axes), s_out)
     lo, hi = quant.bounds(rng, p, zo)
     keepdim = bool(p.get("keepdim", rng.integers(2)))
-    expected = nm.mean(tensor(x), zx, axes, keepdim, m, zo, lo, hi, torch.int8).numpy()
+    expected = nm.mean(tensor(x), zx, axes, keepdim, m, zo, lo, hi, tensor(x).dtype).numpy()
     params = schema.ReduceParamsT(
         axes=axes,
         inputZeroPoint=zx,
@@ -35,7 +34,7 @@ def build_mean(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Bu
         clampMax=hi,
     )
     tosa = {"kind": "mean", "x": x, "axes": axes, "zx": zx, "zo": zo, "lo": lo, "hi": hi}
-    tosa |= {"multiplier": [m.multiplier], "shift": [m.shift]}
+    tosa |= {"multiplier": [m.multiplier], "shift": [m.shift], "dtype": x.dtype.name}
     return Built(opcode, [x], [], params, np.ascontiguousarray(expected), tosa)
 
 

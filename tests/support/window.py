@@ -3,7 +3,7 @@
 
 Parameters: batch, in_h, in_w, in_c, kernel, stride, padding, dilation (pairs), ceil_mode,
 count_include_pad, divisor_override, output_size (adaptive), same (quantization in = out), s_in,
-s_out, zx, zo, bounds, x.
+s_out, zx, zo, bounds, dtype, x.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def build_max_pool(opcode: str, p: quant.Parameters, rng: np.random.Generator) -
     else:
         multipliers = [nm.multiplier_from_ratio(s_in / s_out)]
         centred = pooled.to(torch.int64) - z_in
-        expected = nm.requantize(centred, multipliers[0], z_out, lo, hi, torch.int8)
+        expected = nm.requantize(centred, multipliers[0], z_out, lo, hi, pooled.dtype)
     fields["multiplier"] = [m.multiplier for m in multipliers]
     fields["shift"] = [m.shift for m in multipliers]
     params = schema.WindowParamsT(dilationH=dilation[0], dilationW=dilation[1], **fields)
@@ -84,6 +84,7 @@ def build_max_pool(opcode: str, p: quant.Parameters, rng: np.random.Generator) -
         tosa = {"kind": "max_pool2d", "x": x, "kernel": kernel, "stride": stride}
         tosa |= {"padding": padding, "zx": z_in, "zo": z_out, "lo": lo, "hi": hi}
         tosa |= {"multiplier": fields["multiplier"], "shift": fields["shift"]}
+        tosa |= {"dtype": x.dtype.name}
     return Built(opcode, [x], [], params, nhwc(expected), tosa)
 
 
@@ -91,10 +92,11 @@ def _average(
     total: torch.Tensor,
     divisor: torch.Tensor,
     quantization: tuple[float, int, float, int, int, int],
+    dtype: torch.dtype,
 ) -> tuple[torch.Tensor, list[int], list[nm.Multiplier]]:
     """(codes, divisors, their multipliers); the lists are empty for equal quantization."""
     s_in, z_in, s_out, z_out, lo, hi = quantization
-    result = nm.average(total, divisor, s_in, z_in, s_out, z_out, lo, hi, torch.int8)
+    result = nm.average(total, divisor, s_in, z_in, s_out, z_out, lo, hi, dtype)
     if (s_in, z_in) == (s_out, z_out):
         return result, [], []
     counts = sorted(set(divisor.flatten().tolist()))
@@ -113,7 +115,7 @@ def build_avg_pool(opcode: str, p: quant.Parameters, rng: np.random.Generator) -
     total, divisor = nm.avg_pool2d(
         nchw(x), z_in, kernel, stride, padding, ceil_mode, include_pad, override
     )
-    expected, counts, multipliers = _average(total, divisor, quantization)
+    expected, counts, multipliers = _average(total, divisor, quantization, nchw(x).dtype)
     params = schema.WindowParamsT(
         countIncludePad=include_pad,
         divisorOverride=override or 0,
@@ -134,7 +136,7 @@ def build_adaptive_avg_pool(opcode: str, p: quant.Parameters, rng: np.random.Gen
     quantization = _quantization(rng, p)
     _, z_in, _, z_out, lo, hi = quantization
     total, divisor = nm.adaptive_avg_pool2d(nchw(x), z_in, tuple(p["output_size"]))
-    expected, counts, multipliers = _average(total, divisor, quantization)
+    expected, counts, multipliers = _average(total, divisor, quantization, nchw(x).dtype)
     params = schema.WindowParamsT(
         inputZeroPoint=z_in,
         outputZeroPoint=z_out,
@@ -160,6 +162,7 @@ def _average_tosa(
     by_count = {n: (m.multiplier, m.shift) for n, m in zip(counts, multipliers, strict=True)}
     return {
         "x": x,
+        "dtype": x.dtype.name,
         "zx": z_in,
         "zo": z_out,
         "lo": lo,

@@ -29,8 +29,9 @@ def _axes(site: Site) -> list[int]:
 
 
 def _supported(site: Site, target: Target) -> Reason | None:
-    if site.dtypes["inp"] != torch.int8:
-        return Reason("dtype", "inp dtype", str(site.dtypes["inp"]), "torch.int8, dequantized")
+    if site.dtypes["inp"] not in (torch.int8, torch.int16):
+        got = str(site.dtypes["inp"])
+        return Reason("dtype", "inp dtype", got, "torch.int8, torch.int16, dequantized")
     if not site.shapes["inp"]:
         return Reason("rank", "input rank", "0", "1 or more")
     return check_rank(site, target)

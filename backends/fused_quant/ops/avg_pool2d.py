@@ -18,6 +18,7 @@ from fused_quant.ops import pooling
 from fused_quant.ops.common import (
     check_rank,
     check_window,
+    is_wide,
     pair,
     parser,
     tensor,
@@ -132,8 +133,9 @@ def _check_divisors(site: Site, target: Target) -> Reason | None:
     if min(divisors) < 1:
         return Reason("divisor", "divisor of a window", str(min(divisors)), "1 or more")
     height, width = site.shapes["inp"][2:]
-    if height * width > 2**31 // 256:
-        return Reason("overflow", "elements of a window", str(height * width), "below 2^23")
+    most = 65535 if is_wide(site) else 2**31 // 256
+    if height * width > most:
+        return Reason("overflow", "elements of an image", str(height * width), f"up to {most}")
     return None
 
 

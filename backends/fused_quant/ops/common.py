@@ -17,6 +17,7 @@ from fused_quant.reasons import Reason
 from fused_quant.target import Target
 
 INT8_BOUNDS = (-128, 127)
+CODE_NAMES = {torch.int8: "s8", torch.int16: "s16"}  # in the payload
 CODE_BOUNDS = {
     torch.int8: INT8_BOUNDS,
     torch.uint8: (0, 255),
@@ -144,6 +145,11 @@ def check_wide_activations(
         if site.dtypes[name] != wanted:
             return Reason("dtype", f"{name} dtype", str(site.dtypes[name]), f"{wanted}, as {where}")
     return None
+
+
+def is_wide(site: Site) -> bool:
+    """True if the codes of the result are int16."""
+    return site.result.dtype == torch.int16
 
 
 def check_codes(

@@ -13,7 +13,7 @@ import torch
 from torch.fx import Node
 
 from fused_quant import graph, numerics, numerics_div
-from fused_quant.ops.common import check_int8_activations, check_rank, check_ratio, tensor
+from fused_quant.ops.common import check_rank, check_ratio, check_wide_activations, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -64,7 +64,7 @@ def _ratios(site: Site) -> tuple[float, float]:
 
 
 def _covers(site: Site) -> Reason | None:
-    reason = check_int8_activations(site, _OPERANDS)
+    reason = check_wide_activations(site, _OPERANDS)
     if reason is not None:
         return reason
     inner, outer = _ratios(site)

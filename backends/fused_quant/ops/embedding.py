@@ -16,7 +16,7 @@ from torch.fx import Node
 
 from fused_quant import graph
 from fused_quant.ops import rescaling
-from fused_quant.ops.common import check_int8_activations, check_rank, parser, tensor
+from fused_quant.ops.common import CODE_NAMES, check_int8_activations, check_rank, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -40,7 +40,8 @@ _aten = torch.ops.aten
 
 
 def _covers(site: Site) -> Reason | None:
-    return check_int8_activations(site, ["weight"]) or rescaling.check(site, "weight")
+    reason = check_int8_activations(site, ["weight"], wide=True)
+    return reason or rescaling.check(site, "weight")
 
 
 def _table(site: Site, tensors: Tensors) -> torch.Tensor:
@@ -78,8 +79,8 @@ def _lower(site: Site, builder: Builder) -> None:
     else:
         index = builder.constant("indices", indices.to(torch.int32).numpy(), "s32")
     result = builder.result(builder.LOGICAL)
-    params = builder.program.tensors[result].qparams
-    table = builder.constant("table", _table(site, site.constants).numpy(), "s8", params)
+    params, dtype = builder.program.tensors[result].qparams, CODE_NAMES[site.result.dtype]
+    table = builder.constant("table", _table(site, site.constants).numpy(), dtype, params)
     given = builder.schema.GatherParamsT()
     given.axis = 0
     builder.emit("gather", [table, index], [result], given)

@@ -15,9 +15,9 @@ from torch.fx import Node
 from fused_quant import numerics
 from fused_quant.ops import reducing
 from fused_quant.ops.common import (
-    check_int8_activations,
     check_rank,
     check_ratio,
+    check_wide_activations,
     parser,
     tensor,
 )
@@ -75,7 +75,7 @@ def _ratio(site: Site) -> float:
 
 
 def _covers(site: Site) -> Reason | None:
-    reason = reducing.check_axes(_several(site)) or check_int8_activations(site, ["inp"])
+    reason = reducing.check_axes(_several(site)) or check_wide_activations(site, ["inp"])
     return reason or check_ratio(_ratio(site), "input to output")
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fused_quant.ops import rescaling
-from fused_quant.ops.common import check_int8_activations, parser, tensor
+from fused_quant.ops.common import check_wide_activations, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -35,7 +35,7 @@ _OPERANDS = ("inp", "other")
 
 
 def _covers(site: Site) -> Reason | None:
-    reason = check_int8_activations(site, _OPERANDS)
+    reason = check_wide_activations(site, _OPERANDS)
     for name in _OPERANDS:
         reason = reason or rescaling.check(site, name)
     return reason

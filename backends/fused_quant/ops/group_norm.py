@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
-from fused_quant import graph, numerics_norm
+from fused_quant import graph
 from fused_quant.ops import normalizing
 from fused_quant.ops.common import check_rank, number, parser, tensor
 from fused_quant.ops.registry import register
@@ -100,7 +100,7 @@ def _covers(site: Site) -> Reason | None:
 
 
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
-    x, out = tensor(tensors, "inp"), site.result
+    x = tensor(tensors, "inp")
     groups, area, count = site.attributes["group"], site.attributes["HxW"], _count(site)
     affine = normalizing.affine(site, count)
     gamma, beta = (
@@ -113,9 +113,7 @@ def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
     )
     affine = dataclasses.replace(affine, gamma=gamma, beta=beta)
     rows = x.reshape(-1, groups, count)
-    grid = (out.zero_point_value, out.quant_min, out.quant_max, out.dtype)
-    codes = numerics_norm.layer_norm(rows, affine, *grid)
-    return codes.reshape(x.shape)
+    return normalizing.reference(site, rows, affine, True).reshape(x.shape)
 
 
 def _native(tensors: Tensors, attributes: Attributes) -> tuple[torch.Tensor, ...]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fused_quant import numerics_norm
+from fused_quant import numerics_norm, numerics_wide_norm
 from fused_quant.ops import normalizing
-from fused_quant.ops.common import check_rank, parser, tensor
+from fused_quant.ops.common import check_rank, is_wide, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -32,7 +32,8 @@ _aten = torch.ops.aten
 
 
 def _multipliers(site: Site) -> numerics_norm.LogMultipliers:
-    return numerics_norm.log_multipliers(site.block("inp").scale_value, site.result.scale_value)
+    multipliers = (numerics_wide_norm if is_wide(site) else numerics_norm).log_multipliers
+    return multipliers(site.block("inp").scale_value, site.result.scale_value)
 
 
 def _covers(site: Site) -> Reason | None:
@@ -48,15 +49,16 @@ def _covers(site: Site) -> Reason | None:
 
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
     out, axis = site.result, normalizing.softmax_axis(site)
-    codes = numerics_norm.log_softmax(
-        tensor(tensors, "inp").movedim(axis, -1),
-        site.block("inp").scale_value,
-        out.scale_value,
-        out.zero_point_value,
-        out.quant_min,
-        out.quant_max,
-        out.dtype,
+    rows = tensor(tensors, "inp").movedim(axis, -1)
+    scales, bounds = (
+        (site.block("inp").scale_value, out.scale_value),
+        (out.quant_min, out.quant_max),
     )
+    if is_wide(site):
+        codes = numerics_wide_norm.log_softmax(rows, *scales, *bounds)
+    else:
+        zero_point = out.zero_point_value
+        codes = numerics_norm.log_softmax(rows, *scales, zero_point, *bounds, out.dtype)
     return codes.movedim(-1, axis)
 
 
@@ -74,7 +76,12 @@ def _lower(site: Site, builder: Builder) -> None:
     distance, level = multipliers.distance, multipliers.level
     params.inputMultiplier, params.inputShift = distance.multiplier, distance.shift
     params.sumMultiplier, params.sumShift = level.multiplier, level.shift
-    exponentials = numerics_norm.log_exponentials(site.block("inp").scale_value)
+    scale = site.block("inp").scale_value
+    exponentials = (
+        numerics_wide_norm.exponentials(scale)
+        if is_wide(site)
+        else numerics_norm.log_exponentials(scale)
+    )
     tables = {
         "exponentials": (exponentials.numpy(), "s32"),
         "logarithms": (numerics_norm.logarithms().numpy(), "s32"),

@@ -15,9 +15,9 @@ from torch.fx import Node
 from fused_quant import numerics
 from fused_quant.ops import reducing
 from fused_quant.ops.common import (
-    check_int8_activations,
     check_rank,
     check_ratio,
+    check_wide_activations,
     pair,
     parser,
     tensor,
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from fused_quant.lowering import Builder
 
 _aten = torch.ops.aten
-_MAX_ELEMENTS = 2**31 // 256  # |x - zp| <= 255 keeps the sum within int32
+# |x - zp| <= 255 keeps the sum within int32; so does |x| <= 32768, zp being 0.
+_MAX_ELEMENTS = {torch.int8: 2**31 // 256 - 1, torch.int16: 65535}
 
 
 def _count(site: Site) -> int:
@@ -61,15 +62,16 @@ def _multiplier(site: Site) -> numerics.Multiplier:
 
 
 def _covers(site: Site) -> Reason | None:
-    reason = reducing.check_axes(site) or check_int8_activations(site, ["inp"])
+    reason = reducing.check_axes(site) or check_wide_activations(site, ["inp"])
     if reason is not None:
         return reason
-    if not 0 < _count(site) < _MAX_ELEMENTS:
+    limit = _MAX_ELEMENTS[site.dtypes["inp"]]
+    if not 0 < _count(site) <= limit:
         return Reason(
             "overflow",
             f"elements of a {site.spec.name}",
             str(_count(site)),
-            f"1 to {_MAX_ELEMENTS}",
+            f"1 to {limit}",
         )
     ratio = site.block("inp").scale_value / (_divisor(site) * site.result.scale_value)
     return check_ratio(ratio, "input to output")

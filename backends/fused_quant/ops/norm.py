@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""native_layer_norm and rms_norm in 32-bit integers (numerics_norm).
+"""native_layer_norm and rms_norm in integers (numerics_norm, of int16 numerics_wide_norm).
 
 weight and bias stay in float and have no blocks; they become integers ahead of time, so the integer
 contract needs them to be constants. native_layer_norm returns (out, mean, rstd) as ATen does; mean
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
-from fused_quant import graph, numerics_norm
+from fused_quant import graph
 from fused_quant.ops import normalizing
 from fused_quant.ops.common import check_rank, number, parser, tensor
 from fused_quant.ops.registry import register
@@ -76,10 +76,8 @@ def _rows(site: Site, x: torch.Tensor) -> torch.Tensor:
 
 
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
-    x, out = tensor(tensors, "inp"), site.result
-    affine = normalizing.affine(site, _count(site))
-    grid = (out.zero_point_value, out.quant_min, out.quant_max, out.dtype)
-    return numerics_norm.layer_norm(_rows(site, x), affine, *grid).reshape(x.shape)
+    x, affine = tensor(tensors, "inp"), normalizing.affine(site, _count(site))
+    return normalizing.reference(site, _rows(site, x), affine, True).reshape(x.shape)
 
 
 def _supported(site: Site, target: Target) -> Reason | None:
@@ -163,11 +161,8 @@ def _aten_rms_norm(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
 
 
 def _reference_rms(site: Site, tensors: Tensors) -> torch.Tensor:
-    x, out = tensor(tensors, "inp"), site.result
-    affine = normalizing.affine(site, _count(site))
-    zero_point = site.block("inp").zero_point_value
-    grid = (out.zero_point_value, out.quant_min, out.quant_max, out.dtype)
-    return numerics_norm.rms_norm(_rows(site, x), zero_point, affine, *grid).reshape(x.shape)
+    x, affine = tensor(tensors, "inp"), normalizing.affine(site, _count(site))
+    return normalizing.reference(site, _rows(site, x), affine, False).reshape(x.shape)
 
 
 register(

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fused_quant import numerics, numerics_norm
+from fused_quant import numerics, numerics_norm, numerics_wide_norm
 from fused_quant.layout import Order
-from fused_quant.ops.common import check_int8_activations, check_ratio
+from fused_quant.ops.common import check_ratio, check_wide_activations, is_wide
 from fused_quant.ops.spec import Site
 from fused_quant.reasons import Reason
 
@@ -36,7 +36,7 @@ def softmax_axis(site: Site) -> int:
 
 def check_softmax(site: Site) -> Reason | None:
     """A reason why no integer contract defines a softmax or log_softmax of this input."""
-    reason = check_int8_activations(site, ["inp"])
+    reason = check_wide_activations(site, ["inp"])
     if reason is not None:
         return reason
     rank, axis = len(site.shapes["inp"]), site.attributes["dim"]
@@ -68,7 +68,7 @@ def constant(site: Site, name: str) -> torch.Tensor | None:
 
 def check_norm(site: Site, count: int) -> Reason | None:
     """A reason why the integer contract does not define a norm over `count` elements."""
-    reason = check_int8_activations(site, ["inp"])
+    reason = check_wide_activations(site, ["inp"])
     if reason is not None:
         return reason
     for name in ("weight", "bias"):
@@ -80,21 +80,33 @@ def check_norm(site: Site, count: int) -> Reason | None:
         if not bool(torch.isfinite(value).all()):
             return Reason("constant", name, "not finite", "finite numbers")
     eps = site.attributes["eps"]
-    if not 0 < count <= numerics_norm.MAX_NORM_ELEMENTS:
-        limit = f"1 to {numerics_norm.MAX_NORM_ELEMENTS}"
-        return Reason("size", f"elements of a {site.spec.name}", str(count), limit)
+    most = (numerics_wide_norm if is_wide(site) else numerics_norm).MAX_NORM_ELEMENTS
+    if not 0 < count <= most:
+        return Reason("size", f"elements of a {site.spec.name}", str(count), f"1 to {most}")
     if not (isinstance(eps, float) and math.isfinite(eps) and eps >= 0):
         return Reason("attribute", "argument eps", repr(eps), "finite and not negative")
-    _, s_acc = numerics_norm.accumulator_scale(count, constant(site, "weight"))
-    bias = constant(site, "bias")
-    if bias is not None and float(bias.abs().max()) > s_acc * numerics_norm.MAX_BETA:
-        return Reason("range", "bias next to the weight", "beyond 2^30 steps", "a smaller bias")
+    weight, bias = constant(site, "weight"), constant(site, "bias")
+    if is_wide(site):
+        _, s_acc = numerics_wide_norm.accumulator_scale(weight)
+        most = numerics_wide_norm.MAX_BETA
+    else:
+        _, s_acc = numerics_norm.accumulator_scale(count, weight)
+        most = numerics_norm.MAX_BETA
+    if bias is not None and float(bias.abs().max()) > s_acc * most:
+        got = f"beyond 2^{most.bit_length() - 1} steps"
+        return Reason("range", "bias next to the weight", got, "a smaller bias")
     return check_ratio(s_acc / site.result.scale_value, "accumulator to output")
 
 
-def affine(site: Site, count: int) -> numerics_norm.Affine:
+Affine = numerics_norm.Affine | numerics_wide_norm.Affine
+
+
+def affine(site: Site, count: int) -> Affine:
     """Weight, bias and eps as integers."""
-    return numerics_norm.affine_parameters(
+    parameters: Callable[..., Affine] = numerics_norm.affine_parameters
+    if is_wide(site):
+        parameters = numerics_wide_norm.affine_parameters
+    return parameters(
         count,
         constant(site, "weight"),
         constant(site, "bias"),
@@ -102,6 +114,18 @@ def affine(site: Site, count: int) -> numerics_norm.Affine:
         site.block("inp").scale_value,
         site.result.scale_value,
     )
+
+
+def reference(site: Site, rows: torch.Tensor, integers: Affine, centred: bool) -> torch.Tensor:
+    """The contract on rows of codes: a layer norm if `centred`, else a rms norm."""
+    out = site.result
+    if isinstance(integers, numerics_wide_norm.Affine):
+        bounds = (out.quant_min, out.quant_max)
+        return numerics_wide_norm.standardize(rows, integers, centred, *bounds)
+    grid = (out.zero_point_value, out.quant_min, out.quant_max, out.dtype)
+    if centred:
+        return numerics_norm.layer_norm(rows, integers, *grid)
+    return numerics_norm.rms_norm(rows, site.block("inp").zero_point_value, integers, *grid)
 
 
 def emit_norm(
@@ -120,12 +144,18 @@ def emit_norm(
     from `params`, with axes.
     """
     integers = affine(site, count)
-    filled.epsilon = integers.epsilon
     filled.inputZeroPoint = site.block("inp").zero_point_value
-    mean = numerics_norm.mean_multiplier(count)
-    filled.inputMultiplier, filled.inputShift = mean.multiplier, mean.shift
+    wide = isinstance(integers, numerics_wide_norm.Affine)
+    if wide:
+        filled.wideEpsilon = integers.epsilon
+    else:
+        filled.epsilon = integers.epsilon
+        mean = numerics_norm.mean_multiplier(count)
+        filled.inputMultiplier, filled.inputShift = mean.multiplier, mean.shift
     inputs = [builder.operand("inp", order)]
-    for name, values, dtype in (("weight", integers.gamma, "s16"), ("bias", integers.beta, "s32")):
+    bias_dtype = "s64" if wide else "s32"
+    parts = (("weight", integers.gamma, "s16"), ("bias", integers.beta, bias_dtype))
+    for name, values, dtype in parts:
         if name not in site.attributes:
             continue
         if site.attributes[name] is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fused_quant import numerics
-from fused_quant.ops.common import check_int8_activations, check_rank, check_ratio, pair
+from fused_quant.ops.common import check_rank, check_ratio, check_wide_activations, pair
 from fused_quant.ops.spec import Attributes, Site
 from fused_quant.reasons import Reason
 from fused_quant.target import Target
@@ -43,7 +43,7 @@ def check_image(site: Site) -> Reason | None:
 
 def covers(site: Site) -> Reason | None:
     """A reason why the integer contract does not define this pool."""
-    reason = check_int8_activations(site, ["inp"])
+    reason = check_wide_activations(site, ["inp"])
     if reason is not None:
         return reason
     return check_ratio(site.block("inp").scale_value / site.result.scale_value, "input to output")

@@ -12,7 +12,7 @@ import torch
 from torch.fx import Node
 
 from fused_quant import graph
-from fused_quant.ops import rescaling, table, unary
+from fused_quant.ops import rescaling, unary
 from fused_quant.ops.common import number, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
@@ -46,7 +46,7 @@ def _aten_pow(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
 
 
 def _lower(site: Site, builder: Builder) -> None:
-    table.lower(site, builder, unary.table_of(site))
+    unary.lower(site, builder)
 
 
 register(

@@ -5,7 +5,7 @@ q = clamp(zo + R(x - zi; M(si / so))) for x >= zi, else
 q = clamp(zo + R(sign(a_c) * (x - zi); M(si * |a_c| / so))).
 
 a_c stands for the nearest float32 number. Channels lie on dimension 1; one slope for all of them is
-a function of one element, and so a table of these results.
+a function of one element, and so of int8 codes a table of these results.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fused_quant import layout, numerics, numerics_lut
-from fused_quant.ops import rescaling, table
-from fused_quant.ops.common import check_int8_activations, check_ratio, parser, tensor
+from fused_quant import layout, numerics_lut
+from fused_quant.ops import rescaling, slopes, table
+from fused_quant.ops.common import check_wide_activations, is_wide, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -39,12 +39,8 @@ _aten = torch.ops.aten
 
 def _slopes(site: Site) -> list[float]:
     weight: torch.Tensor = site.attributes["weight"]
-    slopes: list[float] = weight.detach().to(torch.float32).flatten().tolist()
-    return slopes
-
-
-def _ratio(site: Site, slope: float) -> float:
-    return site.block("inp").scale_value * abs(slope) / site.result.scale_value
+    values: list[float] = weight.detach().to(torch.float32).flatten().tolist()
+    return values
 
 
 def _covers(site: Site) -> Reason | None:
@@ -53,10 +49,8 @@ def _covers(site: Site) -> Reason | None:
         return Reason("constant", "weight", "computed", "a constant")
     if not bool(torch.isfinite(weight).all()):
         return Reason("attribute", "weight", "infinite or NaN", "finite numbers")
-    reason = check_int8_activations(site, ["inp"])
-    for slope in (1.0, *_slopes(site)):
-        reason = reason or check_ratio(_ratio(site, slope), "s_in * slope / s_out")
-    return reason
+    reason = check_wide_activations(site, ["inp"])
+    return reason or slopes.check(site, (1.0, *_slopes(site)))
 
 
 def _aten_prelu(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
@@ -65,43 +59,18 @@ def _aten_prelu(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
     return result
 
 
-def _branch(site: Site, centred: torch.Tensor, slope: float) -> torch.Tensor:
-    """The codes of `slope * x` for codes less their zero point."""
-    out = site.result
-    return numerics.requantize(
-        -centred if slope < 0 else centred,
-        numerics.multiplier_from_ratio(_ratio(site, slope)),
-        out.zero_point_value,
-        out.quant_min,
-        out.quant_max,
-        out.dtype,
-    )
-
-
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
-    x = tensor(tensors, "inp").to(torch.int64) - site.block("inp").zero_point_value
-    slopes = _slopes(site)
-    channels = x.split(1, 1) if len(slopes) > 1 else [x]
-    below = [_branch(site, channel, a) for channel, a in zip(channels, slopes, strict=True)]
-    return torch.where(x >= 0, _branch(site, x, 1.0), torch.cat(below, 1 if x.dim() > 1 else 0))
+    return slopes.reference(site, tensor(tensors, "inp"), 1.0, _slopes(site))
 
 
 def _lower(site: Site, builder: Builder) -> None:
-    slopes = _slopes(site)
-    if len(slopes) == 1:
+    below = _slopes(site)
+    if len(below) == 1 and not is_wide(site):
         codes = numerics_lut.CODES.to(torch.int8)
         table.lower(site, builder, _reference(site, {"inp": codes}))
-        return
-    multipliers = [numerics.multiplier_from_ratio(_ratio(site, a)) for a in (1.0, *slopes)]
-    params, out = builder.schema.ElementwiseParamsT(), site.result
-    params.inputZeroPoint = [site.block("inp").zero_point_value]
-    params.multiplier = [m.multiplier for m in multipliers]
-    params.shift = [m.shift for m in multipliers]
-    params.negate = [False, *(slope < 0 for slope in slopes)]
-    params.outputZeroPoint = out.zero_point_value
-    params.clampMin, params.clampMax = out.quant_min, out.quant_max
-    order = _channels_innermost(len(site.out_shape))
-    builder.emit("prelu", [builder.operand("inp", order)], [builder.result(order)], params)
+    else:
+        order = _channels_innermost(len(site.out_shape))
+        slopes.lower(site, builder, order, 1.0, below)
 
 
 def _channels_innermost(rank: int) -> layout.Order:

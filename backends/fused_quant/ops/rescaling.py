@@ -13,7 +13,7 @@ import torch
 
 from fused_quant import numerics
 from fused_quant.ops.common import (
-    INT8_BOUNDS,
+    CODE_BOUNDS,
     check_int8_activations,
     check_rank,
     check_ratio,
@@ -76,11 +76,18 @@ def lower(site: Site, builder: Builder, bounds: tuple[int, int]) -> None:
     emit(site, builder, bounds, builder.operand("inp", order), builder.result(order))
 
 
-def lower_ratio(site: Site, builder: Builder, bounds: tuple[int, int], ratio: float) -> None:
-    """Emit one `requantize` step whose factor is `ratio`."""
+def lower_ratio(
+    site: Site,
+    builder: Builder,
+    bounds: tuple[int, int],
+    ratio: float,
+    offset: int | None = None,
+) -> None:
+    """Emit one `requantize` step whose factor is `ratio`; it adds `offset`, or the zero point."""
     order = builder.common_order()
     found = numerics.multiplier_from_ratio(ratio)
-    emit(site, builder, bounds, builder.operand("inp", order), builder.result(order), found)
+    tensors = (builder.operand("inp", order), builder.result(order))
+    emit(site, builder, bounds, *tensors, found, offset)
 
 
 def emit(
@@ -90,6 +97,7 @@ def emit(
     source: int,
     target: int,
     factor: numerics.Multiplier | None = None,
+    offset: int | None = None,
 ) -> None:
     """Emit the step between two stored tensors, the first on the input's grid."""
     found = factor or multiplier(site)
@@ -97,7 +105,7 @@ def emit(
     params.inputZeroPoint = [site.block("inp").zero_point_value]
     params.multiplier, params.shift = [found.multiplier], [found.shift]
     params.negate = [False]
-    params.outputZeroPoint = site.result.zero_point_value
+    params.outputZeroPoint = site.result.zero_point_value if offset is None else offset
     params.clampMin, params.clampMax = bounds
     builder.emit("requantize", [source], [target], params)
 
@@ -119,5 +127,5 @@ def lower_pair(site: Site, builder: Builder, opcode: str, operands: tuple[str, s
 def is_needed(site: Site) -> bool:
     """False if bringing any code of the input to the output's grid changes nothing."""
     before, after = site.block("inp"), site.result
-    whole = (after.quant_min, after.quant_max) == INT8_BOUNDS
+    whole = (after.quant_min, after.quant_max) == CODE_BOUNDS[after.dtype]
     return not (whole and before.same_grid(after))

@@ -19,11 +19,12 @@ import torch
 from torch.fx import Node
 
 from fused_quant import numerics, numerics_lut
-from fused_quant.ops import rescaling, table
+from fused_quant.ops import rescaling, slopes, table
 from fused_quant.ops.common import (
-    check_int8_activations,
     check_ratio,
+    check_wide_activations,
     float32,
+    is_wide,
     parser,
     tensor,
 )
@@ -64,32 +65,29 @@ def _check_numbers(site: Site) -> Reason | None:
     for name, value in site.attributes.items():
         if not math.isfinite(value):
             return Reason("attribute", f"argument {name}", repr(value), "a finite number")
-    return check_int8_activations(site, ["inp"])
+    return check_wide_activations(site, ["inp"])
+
+
+def _check_sum(site: Site) -> Reason | None:
+    return _check_numbers(site) or table.check(site, _function_of(site), bends=False)
+
+
+def _function_of(site: Site) -> table.Function:
+    function = _FUNCTIONS[site.spec.name]
+    c, alpha = (float32(site.attributes[name]) for name in ("other", "alpha"))
+    return lambda x: function(x, c, alpha)
 
 
 def _sum_spec(name: str, targets: tuple[Any, ...]) -> OpSpec:
-    function, overload = _FUNCTIONS[name], getattr(torch, name)
+    overload = getattr(torch, name)
 
     def aten(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
         x = tensor(tensors, "inp")
         result: torch.Tensor = overload(x, attributes["other"], alpha=attributes["alpha"])
         return result
 
-    def table_of(site: Site) -> torch.Tensor:
-        source, out = site.block("inp"), site.result
-        c, alpha = (float32(site.attributes[name]) for name in ("other", "alpha"))
-        return numerics_lut.table(
-            lambda x: function(x, c, alpha),
-            source.scale_value,
-            source.zero_point_value,
-            out.scale_value,
-            out.zero_point_value,
-            out.quant_min,
-            out.quant_max,
-        )
-
     def lower(site: Site, builder: Builder) -> None:
-        table.lower(site, builder, table_of(site))
+        table.lower_function(site, builder, _function_of(site))
 
     parse = parser({"inp": "self"}, {"other": float32, "alpha": float32})
     return OpSpec(
@@ -99,12 +97,12 @@ def _sum_spec(name: str, targets: tuple[Any, ...]) -> OpSpec:
             attributes=("Scalar other", "float alpha=1.0"),
             anchors=dict.fromkeys(targets, parse),
             aten=aten,
-            reference=table.reference(table_of),
-            covers=_check_numbers,
+            reference=table.reference(_function_of),
+            covers=_check_sum,
             overload="Scalar",
         ),
         annotation=Annotation(targets),
-        runtime=Runtime(rescaling.supported_with(_check_numbers), lower, Layout.ANY),
+        runtime=Runtime(rescaling.supported_with(_check_sum), lower, Layout.ANY),
     )
 
 
@@ -135,8 +133,14 @@ def _product_reference(site: Site, tensors: Tensors) -> torch.Tensor:
 
 
 def _lower_product(site: Site, builder: Builder) -> None:
-    """A requantize; with a negative number a table, since R(-v) is not -R(v) at a tie."""
-    if site.attributes["other"] < 0:
+    """A requantize; with a negative number a table, since R(-v) is not -R(v) at a tie.
+
+    An interpolated table would round twice; slopes of both sides of zero do not.
+    """
+    factor = float32(site.attributes["other"])
+    if factor < 0 and is_wide(site):
+        slopes.lower(site, builder, builder.common_order(), factor, [factor])
+    elif factor < 0:
         table.lower(site, builder, _product_of_codes(site, numerics_lut.CODES))
     else:
         bounds = (site.result.quant_min, site.result.quant_max)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """softmax along one dimension, on the grid scale 1/256, zero point -128, by numerics_norm.softmax.
 
-Any other output grid at least as coarse is that result followed by a requantize; a finer one is
-outside the contract, because codes of 1/256 would be all it could show.
+Of int16 codes it is on the grid 2^-15, by numerics_wide_norm.softmax. Any other output grid at
+least as coarse is that result followed by a requantize; a finer one is outside the contract,
+because codes of that grid would be all it could show.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fused_quant import numerics, numerics_norm
+from fused_quant import numerics, numerics_norm, numerics_wide_norm
 from fused_quant.numerics_norm import SOFTMAX_SCALE, SOFTMAX_ZERO_POINT
 from fused_quant.ops import normalizing
-from fused_quant.ops.common import check_rank, parser, tensor
+from fused_quant.ops.common import CODE_BOUNDS, check_rank, is_wide, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -41,27 +42,32 @@ def _covers(site: Site) -> Reason | None:
     reason = normalizing.check_softmax(site)
     if reason is not None:
         return reason
-    scale = site.result.scale_value
-    if scale < SOFTMAX_SCALE:
-        return Reason("scale", "scale of the output", repr(scale), "1/256 or more")
+    scale, (finest, _) = site.result.scale_value, _contract_grid(site)
+    if scale < finest:
+        return Reason("scale", "scale of the output", repr(scale), f"1/{round(1 / finest)} or more")
     return None
 
 
-def _on_contract_grid(site: Site) -> bool:
-    out = site.result
-    return (out.scale_value, out.zero_point_value) == (SOFTMAX_SCALE, SOFTMAX_ZERO_POINT)
+def _contract_grid(site: Site) -> tuple[float, int]:
+    """Scale and zero point of the contract's result."""
+    if is_wide(site):
+        return numerics_wide_norm.SOFTMAX_SCALE, 0
+    return SOFTMAX_SCALE, SOFTMAX_ZERO_POINT
 
 
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
     out, axis = site.result, normalizing.softmax_axis(site)
-    bounds = (out.quant_min, out.quant_max) if _on_contract_grid(site) else (-128, 127)
+    scale, zero_point = _contract_grid(site)
+    is_final = (out.scale_value, out.zero_point_value) == (scale, zero_point)
+    bounds = (out.quant_min, out.quant_max) if is_final else CODE_BOUNDS[out.dtype]
     rows = tensor(tensors, "inp").movedim(axis, -1)
-    codes = numerics_norm.softmax(rows, site.block("inp").scale_value, *bounds).movedim(-1, axis)
-    if _on_contract_grid(site):
+    softmax = (numerics_wide_norm if is_wide(site) else numerics_norm).softmax
+    codes = softmax(rows, site.block("inp").scale_value, *bounds).movedim(-1, axis)
+    if is_final:
         return codes
     return numerics.requantize(
-        codes.to(torch.int64) - SOFTMAX_ZERO_POINT,
-        numerics.multiplier_from_ratio(SOFTMAX_SCALE / out.scale_value),
+        codes.to(torch.int64) - zero_point,
+        numerics.multiplier_from_ratio(scale / out.scale_value),
         out.zero_point_value,
         out.quant_min,
         out.quant_max,
@@ -78,10 +84,12 @@ def _supported(site: Site, target: Target) -> Reason | None:
 
 
 def _lower(site: Site, builder: Builder) -> None:
-    ratio = SOFTMAX_SCALE / site.result.scale_value  # 1 on the contract's grid: R is the identity
+    ratio = _contract_grid(site)[0] / site.result.scale_value  # 1 on the contract's grid
     params = normalizing.params(site, builder, numerics.multiplier_from_ratio(ratio))
-    table = numerics_norm.exponentials(site.block("inp").scale_value).numpy()
-    normalizing.emit_softmax(site, builder, "softmax", params, {"exponentials": (table, "s16")})
+    exponentials = (numerics_wide_norm if is_wide(site) else numerics_norm).exponentials
+    table = exponentials(site.block("inp").scale_value).numpy()
+    tables = {"exponentials": (table, "s32" if is_wide(site) else "s16")}
+    normalizing.emit_softmax(site, builder, "softmax", params, tables)
 
 
 register(

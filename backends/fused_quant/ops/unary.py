@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Functions of one element: T[q + 128] = clip(zo + RNE(f((q - zi) * si) / so)).
 
-A line names the ATen operator; evaluated in float64 it gives the table. Its in-place spelling is an
-anchor too.
+Of int16 codes an interpolated table, or a form without one (ops/wide.py). A line names the ATen
+operator; evaluated in float64 it gives the table. Its in-place spelling is an anchor too.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fused_quant import numerics_lut
-from fused_quant.ops import rescaling, table
-from fused_quant.ops.common import check_int8_activations, float32, parser, tensor
+from fused_quant.ops import rescaling, table, wide
+from fused_quant.ops.common import check_wide_activations, float32, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -41,14 +40,16 @@ _aten = torch.ops.aten
 class Unary:
     """One function: `name` in ATen and in the dialect, its further arguments as schema text.
 
-    fixed: output parameters that follow from its range. quantized: whether the default quantizer
-    takes it unasked; functions of unbounded slope lose too much at 8 bits.
+    fixed: output parameters that follow from its range. bent: whether it has kinks or jumps away
+    from zero, where entries of an int16 table need not lie. quantized: whether the default
+    quantizer takes it unasked; functions of unbounded slope lose too much at 8 bits.
     """
 
     name: str
     attributes: tuple[str, ...] = ()
     fixed: FixedOutput | None = None
     quantized: bool = True
+    bent: bool = False
 
     @property
     def aten(self) -> Any:
@@ -66,26 +67,26 @@ UNARY = (
     Unary("sigmoid", fixed=FixedOutput(1 / 256, -128)),
     Unary("tanh", fixed=FixedOutput(1 / 128, 0)),
     Unary("silu"),
-    Unary("hardswish"),
-    Unary("hardsigmoid"),
+    Unary("hardswish", bent=True),
+    Unary("hardsigmoid", bent=True),
     Unary("gelu", ("str approximate",)),
     Unary("mish"),
     Unary("leaky_relu", ("float negative_slope=0.01",)),
     Unary("elu", ("float alpha=1.0", "float scale=1.0", "float input_scale=1.0")),
     Unary("softplus", ("float beta=1.0", "float threshold=20.0")),
     Unary("celu", ("float alpha=1.0",)),
-    Unary("hardshrink", ("float lambd=0.5",)),
-    Unary("softshrink", ("float lambd=0.5",)),
-    Unary("threshold", ("float threshold", "float value")),
+    Unary("hardshrink", ("float lambd=0.5",), bent=True),
+    Unary("softshrink", ("float lambd=0.5",), bent=True),
+    Unary("threshold", ("float threshold", "float value"), bent=True),
     Unary("log_sigmoid"),
     Unary("abs"),
     Unary("neg"),
-    Unary("sign", quantized=False),
-    Unary("floor", quantized=False),
-    Unary("ceil", quantized=False),
-    Unary("round", quantized=False),
-    Unary("trunc", quantized=False),
-    Unary("frac", quantized=False),
+    Unary("sign", quantized=False, bent=True),
+    Unary("floor", quantized=False, bent=True),
+    Unary("ceil", quantized=False, bent=True),
+    Unary("round", quantized=False, bent=True),
+    Unary("trunc", quantized=False, bent=True),
+    Unary("frac", quantized=False, bent=True),
     Unary("exp", quantized=False),
     Unary("exp2", quantized=False),
     Unary("expm1", quantized=False),
@@ -111,35 +112,44 @@ UNARY = (
     Unary("acosh", quantized=False),
     Unary("atanh", quantized=False),
 )
+_BENT = frozenset(unary.name for unary in UNARY if unary.bent)
 
 
 def covers(site: Site) -> Reason | None:
-    """A reason why no table defines this site."""
-    return check_int8_activations(site, ["inp"])
+    """A reason why the integer contract does not define this site."""
+    reason = check_wide_activations(site, ["inp"])
+    if reason is not None:
+        return reason
+    form = wide.form_of(site)
+    if form is not None:
+        return form.check(site)
+    return table.check(site, function_of(site), site.spec.name in _BENT)
 
 
-def table_of(site: Site) -> torch.Tensor:
-    """The 256 codes of a site whose spec's `aten` is a function of one operand, `inp`."""
-    fusion, source, out = site.spec.fusion, site.block("inp"), site.result
+def function_of(site: Site) -> table.Function:
+    """The function of a site whose spec's `aten` has one operand, `inp`."""
+    fusion = site.spec.fusion
     assert fusion is not None
     aten = fusion.aten
-    return numerics_lut.table(
-        lambda x: aten({"inp": x}, site.attributes),
-        source.scale_value,
-        source.zero_point_value,
-        out.scale_value,
-        out.zero_point_value,
-        out.quant_min,
-        out.quant_max,
-    )
+    return lambda x: aten({"inp": x}, site.attributes)
 
 
-reference = table.reference(table_of)
+_tabulated = table.reference(function_of)
+
+
+def reference(site: Site, tensors: Tensors) -> torch.Tensor:
+    """The contract on codes."""
+    form = wide.form_of(site)
+    return _tabulated(site, tensors) if form is None else form.reference(site, tensors)
 
 
 def lower(site: Site, builder: Builder) -> None:
-    """Emit the table."""
-    table.lower(site, builder, table_of(site))
+    """Emit a table, or the step of a form of int16 codes."""
+    form = wide.form_of(site)
+    if form is None:
+        table.lower_function(site, builder, function_of(site))
+    else:
+        form.lower(site, builder)
 
 
 RUNTIME = Runtime(rescaling.supported_with(covers), lower, Layout.ANY)

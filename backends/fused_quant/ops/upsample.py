@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from fused_quant import graph
 from fused_quant.ops import moving, rescaling
-from fused_quant.ops.common import check_int8_activations, check_rank, parser, tensor
+from fused_quant.ops.common import check_rank, check_wide_activations, parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
@@ -56,7 +56,7 @@ def _upsample(x: torch.Tensor, attributes: Attributes) -> torch.Tensor:
 
 
 def _covers(site: Site) -> Reason | None:
-    return check_int8_activations(site, ["inp"]) or rescaling.check(site, "inp")
+    return check_wide_activations(site, ["inp"]) or rescaling.check(site, "inp")
 
 
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:

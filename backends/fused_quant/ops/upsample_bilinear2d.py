@@ -19,11 +19,12 @@ import numpy.typing as npt
 import torch
 from torch.fx import Node
 
-from fused_quant import graph, numerics
+from fused_quant import graph, numerics, numerics_wide
 from fused_quant.ops.common import (
-    check_int8_activations,
     check_rank,
     check_ratio,
+    check_wide_activations,
+    is_wide,
     parser,
     tensor,
 )
@@ -116,7 +117,7 @@ def _ratio(site: Site) -> float:
 def _covers(site: Site) -> Reason | None:
     if len(site.shapes["inp"]) != 4:
         return Reason("rank", "inp rank", str(len(site.shapes["inp"])), "4")
-    reason = check_int8_activations(site, ["inp"])
+    reason = check_wide_activations(site, ["inp"])
     return reason or check_ratio(_ratio(site), "input to output, 22 bits less")
 
 
@@ -130,10 +131,12 @@ def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
         first, second, weight = (torch.from_numpy(t).long() for t in table.T.copy())
         weight = weight.reshape([-1 if d == axis else 1 for d in range(4)])
         x = (_ONE - weight) * x.index_select(axis, first) + weight * x.index_select(axis, second)
-    out = site.result
+    out, multiplier = site.result, numerics.multiplier_from_ratio(_ratio(site))
+    if is_wide(site):
+        return numerics_wide.requantize(x, multiplier, out.quant_min, out.quant_max)
     return numerics.requantize(
         x,
-        numerics.multiplier_from_ratio(_ratio(site)),
+        multiplier,
         out.zero_point_value,
         out.quant_min,
         out.quant_max,

@@ -40,8 +40,8 @@ bool has_count(uint32_t in, uint32_t out, uint32_t wanted) {
 Status check_divisors(const OpContext& context, const PoolShape& shape, const Average& average) {
   const Counts rows = axis_counts(shape.in_h, shape.out_h);
   const Counts columns = axis_counts(shape.in_w, shape.out_w);
-  FQ_RETURN_IF_ERROR(
-      check_sum_s8(context, uint64_t{rows.most} * columns.most, average.input_zero_point));
+  FQ_RETURN_IF_ERROR(check_sum(context, uint64_t{rows.most} * columns.most, context.input(0).dtype,
+                               average.input_zero_point));
   for (uint32_t h = rows.least; h <= rows.most; ++h) {
     if (!has_count(shape.in_h, shape.out_h, h)) continue;
     for (uint32_t w = columns.least; w <= columns.most; ++w) {
@@ -50,6 +50,30 @@ Status check_divisors(const OpContext& context, const PoolShape& shape, const Av
     }
   }
   return Status();
+}
+
+template <typename T>
+void adaptive_avg_pool2d(const Step& step) {
+  const auto& p = step.params<AdaptiveAvgPool2dParams>();
+  const T* x = step.input<T>(0);
+  T* y = step.output<T>(0);
+  int32_t* acc = static_cast<int32_t*>(step.scratch);
+  const PoolShape& s = p.shape;
+  const uint32_t row = s.in_w * s.channels;
+  for (uint32_t b = 0; b < s.batch; ++b, x += s.in_h * row) {
+    for (uint32_t oy = 0; oy < s.out_h; ++oy) {
+      const uint32_t top = range_begin(oy, s.in_h, s.out_h);
+      const uint32_t rows = range_end(oy, s.in_h, s.out_h) - top;
+      for (uint32_t ox = 0; ox < s.out_w; ++ox, y += s.channels) {
+        const uint32_t left = range_begin(ox, s.in_w, s.out_w);
+        const uint32_t columns = range_end(ox, s.in_w, s.out_w) - left;
+        sum_rectangle(x + top * row + left * s.channels, static_cast<int32_t>(rows),
+                      static_cast<int32_t>(columns), row, s.channels, s.channels,
+                      p.average.input_zero_point, acc);
+        store_average(p.average, rows * columns, acc, s.channels, y);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -69,27 +93,7 @@ Status prepare_adaptive_avg_pool2d(const OpContext& context, void* params, Prepa
   return Status();
 }
 
-void adaptive_avg_pool2d_s8_scalar(const Step& step) {
-  const auto& p = step.params<AdaptiveAvgPool2dParams>();
-  const int8_t* x = step.input<int8_t>(0);
-  int8_t* y = step.output<int8_t>(0);
-  int32_t* acc = static_cast<int32_t*>(step.scratch);
-  const PoolShape& s = p.shape;
-  const uint32_t row = s.in_w * s.channels;
-  for (uint32_t b = 0; b < s.batch; ++b, x += s.in_h * row) {
-    for (uint32_t oy = 0; oy < s.out_h; ++oy) {
-      const uint32_t top = range_begin(oy, s.in_h, s.out_h);
-      const uint32_t rows = range_end(oy, s.in_h, s.out_h) - top;
-      for (uint32_t ox = 0; ox < s.out_w; ++ox, y += s.channels) {
-        const uint32_t left = range_begin(ox, s.in_w, s.out_w);
-        const uint32_t columns = range_end(ox, s.in_w, s.out_w) - left;
-        sum_rectangle(x + top * row + left * s.channels, static_cast<int32_t>(rows),
-                      static_cast<int32_t>(columns), row, s.channels, s.channels,
-                      p.average.input_zero_point, acc);
-        store_average(p.average, rows * columns, acc, s.channels, y);
-      }
-    }
-  }
-}
+void adaptive_avg_pool2d_s8_scalar(const Step& step) { adaptive_avg_pool2d<int8_t>(step); }
+void adaptive_avg_pool2d_s16_scalar(const Step& step) { adaptive_avg_pool2d<int16_t>(step); }
 
 }  // namespace fused_quant

@@ -5,15 +5,16 @@
 //   q = clamp(output_zero_point + R(max(x) - input_zero_point; multiplier, shift))
 //
 // Equal grids have R = identity. Sizes of one may be kept or dropped. |x - input_zero_point| <=
-// 255.
+// 65535.
 #pragma once
 
 #include "op.h"
 
 namespace fused_quant {
 
-// Inputs: x (s8). Output: q (s8).
+// Input: x (s8 or s16). Output: q (of the same dtype).
 Status prepare_amax(const OpContext& context, void* params, Prepared* prepared);
 void amax_s8_scalar(const Step& step);
+void amax_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

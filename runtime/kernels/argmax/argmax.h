@@ -11,9 +11,9 @@
 
 namespace fused_quant {
 
-// Inputs: x (s8). Output: y (s64). Of ReduceParams only `axes` counts. Sizes of one may be kept or
-// dropped.
+// Input: x (s8 or s16). Output: y (s64). Of ReduceParams only `axes` counts. Sizes of one may be
+// kept or dropped.
 Status prepare_argmax(const OpContext& context, void* params, Prepared* prepared);
-void argmax_s8_scalar(const Step& step);
+void argmax_scalar(const Step& step);
 
 }  // namespace fused_quant

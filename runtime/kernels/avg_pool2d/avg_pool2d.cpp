@@ -56,6 +56,34 @@ Status check_divisors(const OpContext& context, const AvgPool2dParams& p) {
   return Status();
 }
 
+template <typename T>
+void avg_pool2d(const Step& step) {
+  const auto& p = step.params<AvgPool2dParams>();
+  const T* x = step.input<T>(0);
+  T* y = step.output<T>(0);
+  int32_t* acc = static_cast<int32_t*>(step.scratch);
+  const uint32_t channels = p.shape.channels;
+  const uint32_t row = p.shape.in_w * channels;
+  for (uint32_t b = 0; b < p.shape.batch; ++b, x += p.shape.in_h * row) {
+    for (int32_t oy = 0; oy < p.h.out; ++oy) {
+      const int32_t top = window_start(p.h, oy);
+      const TapRange rows = valid_taps(p.h, top);
+      const uint32_t count_h = window_count(p.h, oy, p.count_include_pad);
+      const T* x_row = x + static_cast<uint32_t>(top + rows.begin) * row;
+      for (int32_t ox = 0; ox < p.w.out; ++ox, y += channels) {
+        const int32_t left = window_start(p.w, ox);
+        const TapRange columns = valid_taps(p.w, left);
+        const uint32_t count_w = window_count(p.w, ox, p.count_include_pad);
+        sum_rectangle(x_row + static_cast<uint32_t>(left + columns.begin) * channels,
+                      rows.end - rows.begin, columns.end - columns.begin, row, channels, channels,
+                      p.average.input_zero_point, acc);
+        const uint32_t n = p.divisor_override != 0 ? p.divisor_override : count_h * count_w;
+        store_average(p.average, n, acc, channels, y);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Status prepare_avg_pool2d(const OpContext& context, void* params, Prepared* prepared) {
@@ -70,7 +98,8 @@ Status prepare_avg_pool2d(const OpContext& context, void* params, Prepared* prep
   FQ_RETURN_IF_ERROR(prepare_average(context, *given, &p->average));
   const uint64_t rows = given->kernel_h() < p->shape.in_h ? given->kernel_h() : p->shape.in_h;
   const uint64_t columns = given->kernel_w() < p->shape.in_w ? given->kernel_w() : p->shape.in_w;
-  FQ_RETURN_IF_ERROR(check_sum_s8(context, rows * columns, given->input_zero_point()));
+  FQ_RETURN_IF_ERROR(
+      check_sum(context, rows * columns, context.input(0).dtype, given->input_zero_point()));
   p->count_include_pad = given->count_include_pad();
   p->divisor_override = given->divisor_override();
   FQ_RETURN_IF_ERROR(check_divisors(context, *p));
@@ -78,31 +107,7 @@ Status prepare_avg_pool2d(const OpContext& context, void* params, Prepared* prep
   return Status();
 }
 
-void avg_pool2d_s8_scalar(const Step& step) {
-  const auto& p = step.params<AvgPool2dParams>();
-  const int8_t* x = step.input<int8_t>(0);
-  int8_t* y = step.output<int8_t>(0);
-  int32_t* acc = static_cast<int32_t*>(step.scratch);
-  const uint32_t channels = p.shape.channels;
-  const uint32_t row = p.shape.in_w * channels;
-  for (uint32_t b = 0; b < p.shape.batch; ++b, x += p.shape.in_h * row) {
-    for (int32_t oy = 0; oy < p.h.out; ++oy) {
-      const int32_t top = window_start(p.h, oy);
-      const TapRange rows = valid_taps(p.h, top);
-      const uint32_t count_h = window_count(p.h, oy, p.count_include_pad);
-      const int8_t* x_row = x + static_cast<uint32_t>(top + rows.begin) * row;
-      for (int32_t ox = 0; ox < p.w.out; ++ox, y += channels) {
-        const int32_t left = window_start(p.w, ox);
-        const TapRange columns = valid_taps(p.w, left);
-        const uint32_t count_w = window_count(p.w, ox, p.count_include_pad);
-        sum_rectangle(x_row + static_cast<uint32_t>(left + columns.begin) * channels,
-                      rows.end - rows.begin, columns.end - columns.begin, row, channels, channels,
-                      p.average.input_zero_point, acc);
-        const uint32_t n = p.divisor_override != 0 ? p.divisor_override : count_h * count_w;
-        store_average(p.average, n, acc, channels, y);
-      }
-    }
-  }
-}
+void avg_pool2d_s8_scalar(const Step& step) { avg_pool2d<int8_t>(step); }
+void avg_pool2d_s16_scalar(const Step& step) { avg_pool2d<int16_t>(step); }
 
 }  // namespace fused_quant

@@ -20,8 +20,10 @@ struct AvgPool2dParams {
   Average average;
 };
 
-// Inputs: x (s8 [batch, in_h, in_w, channels]). Output: q (s8 [batch, out_h, out_w, channels]).
+// Input: x [batch, in_h, in_w, channels]. Output: q [batch, out_h, out_w, channels]. Both s8 or
+// s16.
 Status prepare_avg_pool2d(const OpContext& context, void* params, Prepared* prepared);
 void avg_pool2d_s8_scalar(const Step& step);
+void avg_pool2d_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

@@ -10,7 +10,7 @@
 //            q = clamp(output_zero_point + R(t; output_multiplier, output_shift))
 //
 // t saturates to int32. d = 0 gives t = the end of int32 on the side of n's sign, 0 for n = 0.
-// Shapes broadcast as those of add do. |n * m| <= 255 * (2^31 - 1) < 2^39.
+// Shapes broadcast as those of add do. |n * m| <= 65535 * (2^31 - 1) < 2^47.
 #pragma once
 
 #include "op.h"
@@ -31,8 +31,9 @@ struct DivParams {
   int32_t clamp_max;
 };
 
-// Inputs: a, b (s8). Output: q (s8).
+// Inputs: a, b. Output: q. All s8, or all s16.
 Status prepare_div(const OpContext& context, void* params, Prepared* prepared);
 void div_s8_scalar(const Step& step);
+void div_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

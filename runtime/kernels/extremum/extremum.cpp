@@ -15,14 +15,14 @@ Status prepare_extremum(const OpContext& context, void* params, Prepared* prepar
   }
   FQ_RETURN_IF_ERROR(check_multipliers(context, given->multiplier(), given->shift(), 2));
   const TensorView y = context.output(0);
-  FQ_RETURN_IF_ERROR(check_dtype(context, y, schema::DType_s8, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_signed(context, y, "output dtype"));
   FQ_RETURN_IF_ERROR(check_zero_point(context, given->output_zero_point(), y.dtype));
   FQ_RETURN_IF_ERROR(check_clamp(context, given->clamp_min(), given->clamp_max(), y.dtype));
   auto* p = new_params<ExtremumParams>(params, prepared);
   for (uint32_t k = 0; k < 2; ++k) {
-    FQ_RETURN_IF_ERROR(check_dtype(context, context.input(k), schema::DType_s8, "input dtype"));
+    FQ_RETURN_IF_ERROR(check_dtype(context, context.input(k), y.dtype, "input dtype"));
     p->zero_point[k] = given->input_zero_point()->Get(k);
-    FQ_RETURN_IF_ERROR(check_zero_point(context, p->zero_point[k], schema::DType_s8));
+    FQ_RETURN_IF_ERROR(check_zero_point(context, p->zero_point[k], y.dtype));
     p->multiplier[k] = given->multiplier()->Get(k);
     p->shift[k] = given->shift()->Get(k);
   }

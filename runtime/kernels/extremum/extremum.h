@@ -5,7 +5,7 @@
 //   t_k = clamp(output_zero_point + R(x_k - zero_point_k; multiplier_k, shift_k), lo, hi)
 //   q   = max(t_a, t_b) or min(t_a, t_b)
 //
-// Shapes broadcast as those of add do. |x_k - zero_point_k| <= 255, so R stays far inside int64.
+// Shapes broadcast as those of add do. |x_k - zero_point_k| <= 65535.
 #pragma once
 
 #include "numerics/requantize.h"
@@ -24,7 +24,7 @@ struct ExtremumParams {
   int32_t clamp_max;
 };
 
-// Inputs: a, b (s8). Output: q (s8).
+// Inputs: a, b. Output: q. All s8, or all s16.
 Status prepare_extremum(const OpContext& context, void* params, Prepared* prepared);
 
 // choose(t_a, t_b) is q.

@@ -8,8 +8,10 @@
 
 namespace fused_quant {
 
-// Inputs: x (s8), weight (s16 or absent), bias (s32 or absent). Output: q (s8), as x is stored.
+// Inputs: x (s8 or s16), weight (s16 or absent), bias (s32, of s16 codes s64, or absent). Output:
+// q, as x is stored.
 Status prepare_layer_norm(const OpContext& context, void* params, Prepared* prepared);
 void layer_norm_s8_scalar(const Step& step);
+void layer_norm_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

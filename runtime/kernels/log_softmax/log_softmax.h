@@ -9,8 +9,9 @@
 //   q = clamp(output_zero_point
 //             + R(-(R(d; input_*) + R(l; sum_*)); output_multiplier, output_shift))
 //
-// E holds 2^30 * exp(-d * scale), L[i] holds 2^26 * ln(1 + i / 128); both are made ahead of time.
-// Each inner R is checked to stay at or below 2^29, so their sum fits int32.
+// E holds 2^30 * exp(-d * scale), of s16 by split_decay (kernels/normalize/normalize.h); L[i] holds
+// 2^26 * ln(1 + i / 128); both are made ahead of time. Each inner R is checked to stay at or below
+// 2^29, so their sum fits int32.
 #pragma once
 
 #include "kernels/normalize/normalize.h"
@@ -27,8 +28,10 @@ struct LogSoftmaxParams {
   uint32_t sum_shift;
 };
 
-// Inputs: x (s8), E (s32 [256], constant), L (s32 [129], constant). Output: q (s8), as x is stored.
+// Inputs: x (s8 or s16), E (constant, s32 [256] or [512]), L (s32 [129], constant). Output: q, as x
+// is stored.
 Status prepare_log_softmax(const OpContext& context, void* params, Prepared* prepared);
 void log_softmax_s8_scalar(const Step& step);
+void log_softmax_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

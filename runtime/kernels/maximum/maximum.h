@@ -7,8 +7,9 @@
 
 namespace fused_quant {
 
-// Inputs: a, b (s8). Output: q (s8).
+// Inputs: a, b. Output: q. All s8, or all s16.
 Status prepare_maximum(const OpContext& context, void* params, Prepared* prepared);
 void maximum_s8_scalar(const Step& step);
+void maximum_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

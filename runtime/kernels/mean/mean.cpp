@@ -55,18 +55,38 @@ void split_dims(const TensorView& x, uint32_t mask, MeanParams* p) {
 }
 
 // acc[c] = sum of x[c] - zero_point over the reduced dimensions, c below `inner`.
-void sum_reduced(const MeanParams& p, const int8_t* x, int32_t* acc) {
+template <typename T>
+void sum_reduced(const MeanParams& p, const T* x, int32_t* acc) {
   const int32_t start = -static_cast<int32_t>(p.terms) * p.input_zero_point;
   for (uint32_t c = 0; c < p.inner; ++c) acc[c] = start;
   for (uint32_t i = 0; i < p.reduced[0]; ++i) {
     for (uint32_t j = 0; j < p.reduced[1]; ++j) {
-      const int8_t* row = x + i * p.reduced_stride[0] + j * p.reduced_stride[1];
+      const T* row = x + i * p.reduced_stride[0] + j * p.reduced_stride[1];
       if (p.inner == 1) {
         for (uint32_t k = 0; k < p.reduced[2]; ++k) *acc += row[k * p.reduced_stride[2]];
         continue;
       }
       for (uint32_t k = 0; k < p.reduced[2]; ++k, row += p.reduced_stride[2]) {
         for (uint32_t c = 0; c < p.inner; ++c) acc[c] += row[c];
+      }
+    }
+  }
+}
+
+template <typename T>
+void mean(const Step& step) {
+  const auto& p = step.params<MeanParams>();
+  const T* x = step.input<T>(0);
+  T* y = step.output<T>(0);
+  int32_t* acc = static_cast<int32_t*>(step.scratch);
+  for (uint32_t i = 0; i < p.kept[0]; ++i) {
+    for (uint32_t j = 0; j < p.kept[1]; ++j) {
+      for (uint32_t k = 0; k < p.kept[2]; ++k, y += p.inner) {
+        sum_reduced(p, x + i * p.kept_stride[0] + j * p.kept_stride[1] + k * p.kept_stride[2], acc);
+        for (uint32_t c = 0; c < p.inner; ++c) {
+          y[c] = static_cast<T>(requantize(acc[c], p.multiplier, p.shift, p.output_zero_point,
+                                           p.clamp_min, p.clamp_max));
+        }
       }
     }
   }
@@ -80,8 +100,8 @@ Status prepare_mean(const OpContext& context, void* params, Prepared* prepared) 
   if (given == nullptr) return context.invalid("mean without ReduceParams");
   const TensorView x = context.input(0);
   const TensorView y = context.output(0);
-  FQ_RETURN_IF_ERROR(check_dtype(context, x, schema::DType_s8, "input dtype"));
-  FQ_RETURN_IF_ERROR(check_dtype(context, y, schema::DType_s8, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_signed(context, y, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_dtype(context, x, y.dtype, "input dtype"));
   uint32_t mask = 0;
   FQ_RETURN_IF_ERROR(read_axes(context, given->axes(), x.rank, &mask));
   FQ_RETURN_IF_ERROR(check_reduced_shape(context, x, y, mask));
@@ -91,7 +111,7 @@ Status prepare_mean(const OpContext& context, void* params, Prepared* prepared) 
   FQ_RETURN_IF_ERROR(check_clamp(context, given->clamp_min(), given->clamp_max(), y.dtype));
   auto* p = new_params<MeanParams>(params, prepared);
   split_dims(x, mask, p);
-  FQ_RETURN_IF_ERROR(check_sum_s8(context, p->terms, given->input_zero_point()));
+  FQ_RETURN_IF_ERROR(check_sum(context, p->terms, x.dtype, given->input_zero_point()));
   p->input_zero_point = given->input_zero_point();
   p->output_zero_point = given->output_zero_point();
   p->multiplier = given->multiplier();
@@ -102,22 +122,7 @@ Status prepare_mean(const OpContext& context, void* params, Prepared* prepared) 
   return Status();
 }
 
-void mean_s8_scalar(const Step& step) {
-  const auto& p = step.params<MeanParams>();
-  const int8_t* x = step.input<int8_t>(0);
-  int8_t* y = step.output<int8_t>(0);
-  int32_t* acc = static_cast<int32_t*>(step.scratch);
-  for (uint32_t i = 0; i < p.kept[0]; ++i) {
-    for (uint32_t j = 0; j < p.kept[1]; ++j) {
-      for (uint32_t k = 0; k < p.kept[2]; ++k, y += p.inner) {
-        sum_reduced(p, x + i * p.kept_stride[0] + j * p.kept_stride[1] + k * p.kept_stride[2], acc);
-        for (uint32_t c = 0; c < p.inner; ++c) {
-          y[c] = static_cast<int8_t>(requantize(acc[c], p.multiplier, p.shift, p.output_zero_point,
-                                                p.clamp_min, p.clamp_max));
-        }
-      }
-    }
-  }
-}
+void mean_s8_scalar(const Step& step) { mean<int8_t>(step); }
+void mean_s16_scalar(const Step& step) { mean<int16_t>(step); }
 
 }  // namespace fused_quant

@@ -29,8 +29,9 @@ struct MeanParams {
   int32_t clamp_max;
 };
 
-// Inputs: x (s8). Output: q (s8). Scratch: `inner` accumulators.
+// Input: x (s8 or s16). Output: q (of the same dtype). Scratch: `inner` accumulators.
 Status prepare_mean(const OpContext& context, void* params, Prepared* prepared);
 void mean_s8_scalar(const Step& step);
+void mean_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

@@ -35,8 +35,8 @@ Status prepare_rows(const OpContext& context, const schema::NormalizeParams& giv
                     uint32_t longest, NormalizeRows* rows) {
   TensorView x = context.input(0);
   const TensorView y = context.output(0);
-  FQ_RETURN_IF_ERROR(check_dtype(context, x, schema::DType_s8, "input dtype"));
-  FQ_RETURN_IF_ERROR(check_dtype(context, y, schema::DType_s8, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_signed(context, y, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_dtype(context, x, y.dtype, "input dtype"));
   if (x.count() != y.count()) return context.invalid("output elements", y.count(), x.count());
   FQ_RETURN_IF_ERROR(read_sizes(context, given.sizes(), &x));
   uint32_t axes = 0;
@@ -65,10 +65,10 @@ Status prepare_rows(const OpContext& context, const schema::NormalizeParams& giv
 
 Status prepare_normalize_output(const OpContext& context, const schema::NormalizeParams& given,
                                 NormalizeOutput* output) {
-  constexpr schema::DType kType = schema::DType_s8;
+  const schema::DType dtype = context.output(0).dtype;
   FQ_RETURN_IF_ERROR(check_multiplier(context, given.output_multiplier(), given.output_shift()));
-  FQ_RETURN_IF_ERROR(check_zero_point(context, given.output_zero_point(), kType));
-  FQ_RETURN_IF_ERROR(check_clamp(context, given.clamp_min(), given.clamp_max(), kType));
+  FQ_RETURN_IF_ERROR(check_zero_point(context, given.output_zero_point(), dtype));
+  FQ_RETURN_IF_ERROR(check_clamp(context, given.clamp_min(), given.clamp_max(), dtype));
   output->multiplier = given.output_multiplier();
   output->shift = given.output_shift();
   output->zero_point = given.output_zero_point();
@@ -86,6 +86,13 @@ Status check_constant(const OpContext& context, uint32_t index, schema::DType dt
     return context.invalid("elements of a constant", table.count(), length);
   }
   return Status();
+}
+
+Status check_split_decay(const OpContext& context, uint32_t index) {
+  FQ_RETURN_IF_ERROR(check_constant(context, index, schema::DType_s32, 512));
+  const auto* table = static_cast<const int32_t*>(context.input(index).data);
+  FQ_RETURN_IF_ERROR(check_decay<int32_t>(context, table, 256, 1 << 30));
+  return check_decay<int32_t>(context, table + 256, 256, 1 << 30);
 }
 
 }  // namespace fused_quant

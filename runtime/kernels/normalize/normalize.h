@@ -33,8 +33,8 @@ struct NormalizeOutput {
   }
 };
 
-// Checks `sizes`, `axes`, `affine_axes` and the two s8 tensors; a row has at most `longest`
-// elements.
+// Checks `sizes`, `axes`, `affine_axes` and the two tensors, both s8 or both s16; a row has at most
+// `longest` elements.
 Status prepare_rows(const OpContext& context, const schema::NormalizeParams& given,
                     uint32_t longest, NormalizeRows* rows);
 
@@ -56,6 +56,17 @@ Status check_decay(const OpContext& context, const T* table, uint32_t length, T 
   return last >= 0 ? Status() : context.invalid("exponential is negative", last);
 }
 
+// Input `index` is the constant table of `split_decay`.
+Status check_split_decay(const OpContext& context, uint32_t index);
+
+// exp(-d * scale) in units of 2^-30 for d in [0, 65535]: exp(-(d mod 256) * scale) in the first 256
+// entries, times exp(-(d div 256) * 256 * scale) in the others, each at most 2^30. At most 2^30.
+inline uint32_t split_decay(const int32_t* table, uint32_t d) {
+  const uint64_t product = uint64_t{static_cast<uint32_t>(table[d & 255])} *
+                           static_cast<uint32_t>(table[256 + (d >> 8)]);
+  return static_cast<uint32_t>((product + (1u << 29)) >> 30);
+}
+
 // Calls visit(x_offset, affine_offset) for each element of a loop, in order.
 template <typename Visit>
 void for_each_pair(const StridedLoop<2>& loop, Visit visit) {
@@ -65,6 +76,15 @@ void for_each_pair(const StridedLoop<2>& loop, Visit visit) {
       visit(from[0] + i * loop.stride[0][inner], from[1] + i * loop.stride[1][inner]);
     }
   });
+}
+
+// The largest code of the row that starts at x.
+template <typename T>
+int32_t largest_code(const NormalizeRows& rows, const T* x) {
+  int32_t largest = x[0];
+  for_each_pair(rows.elements,
+                [&](uint32_t i, uint32_t) { largest = x[i] > largest ? x[i] : largest; });
+  return largest;
 }
 
 }  // namespace fused_quant

@@ -6,6 +6,25 @@
 #include "op_check.h"
 
 namespace fused_quant {
+namespace {
+
+template <typename T>
+void prelu(const Step& step) {
+  const auto& p = step.params<PreluParams>();
+  const T* x = step.input<T>(0);
+  T* y = step.output<T>(0);
+  for (uint32_t row = 0; row < p.rows; ++row) {
+    for (uint32_t c = 0; c < p.channels; ++c, ++x, ++y) {
+      const int32_t d = *x - p.input_zero_point;
+      const uint32_t entry = d >= 0 ? 0 : 1 + c;
+      *y =
+          static_cast<T>(requantize(p.negate[entry] != 0 ? -d : d, p.multiplier[entry],
+                                    p.shift[entry], p.output_zero_point, p.clamp_min, p.clamp_max));
+    }
+  }
+}
+
+}  // namespace
 
 Status prepare_prelu(const OpContext& context, void* params, Prepared* prepared) {
   FQ_RETURN_IF_ERROR(check_operand_counts(context, 1, 1, 1));
@@ -13,21 +32,20 @@ Status prepare_prelu(const OpContext& context, void* params, Prepared* prepared)
   if (given == nullptr) return context.invalid("prelu without ElementwiseParams");
   const TensorView x = context.input(0);
   const TensorView y = context.output(0);
-  FQ_RETURN_IF_ERROR(check_dtype(context, x, schema::DType_s8, "input dtype"));
-  FQ_RETURN_IF_ERROR(check_dtype(context, y, schema::DType_s8, "output dtype"));
-  if (x.rank == 0) return context.invalid("input rank", x.rank, 1);
+  FQ_RETURN_IF_ERROR(check_signed(context, y, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_dtype(context, x, y.dtype, "input dtype"));
   if (x.count() != y.count()) {
     return context.invalid("number of output elements", y.count(), x.count());
   }
   if (length_of(given->input_zero_point()) != 1) {
     return context.invalid("number of input zero points", length_of(given->input_zero_point()), 1);
   }
-  const uint32_t channels = x.dim[x.rank - 1];
+  const bool one_slope = length_of(given->multiplier()) == 2;
+  const uint32_t channels = one_slope || x.rank == 0 ? 1 : x.dim[x.rank - 1];
   FQ_RETURN_IF_ERROR(check_multipliers(context, given->multiplier(), given->shift(), 1 + channels));
   if (length_of(given->negate()) != 1 + channels) {
     return context.invalid("number of signs", length_of(given->negate()), 1 + channels);
   }
-  if (is_negated(given->negate(), 0)) return context.invalid("sign of entry 0", 1, 0);
   FQ_RETURN_IF_ERROR(check_zero_point(context, given->input_zero_point()->Get(0), x.dtype));
   FQ_RETURN_IF_ERROR(check_zero_point(context, given->output_zero_point(), y.dtype));
   FQ_RETURN_IF_ERROR(check_clamp(context, given->clamp_min(), given->clamp_max(), y.dtype));
@@ -44,19 +62,7 @@ Status prepare_prelu(const OpContext& context, void* params, Prepared* prepared)
   return Status();
 }
 
-void prelu_s8_scalar(const Step& step) {
-  const auto& p = step.params<PreluParams>();
-  const int8_t* x = step.input<int8_t>(0);
-  int8_t* y = step.output<int8_t>(0);
-  for (uint32_t row = 0; row < p.rows; ++row) {
-    for (uint32_t c = 0; c < p.channels; ++c, ++x, ++y) {
-      const int32_t d = *x - p.input_zero_point;
-      const uint32_t entry = d >= 0 ? 0 : 1 + c;
-      *y = static_cast<int8_t>(requantize(p.negate[entry] != 0 ? -d : d, p.multiplier[entry],
-                                          p.shift[entry], p.output_zero_point, p.clamp_min,
-                                          p.clamp_max));
-    }
-  }
-}
+void prelu_s8_scalar(const Step& step) { prelu<int8_t>(step); }
+void prelu_s16_scalar(const Step& step) { prelu<int16_t>(step); }
 
 }  // namespace fused_quant

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// prelu with a slope for each channel; the channel is the innermost stored dimension.
+// prelu with a slope for each channel, the innermost stored dimension, or one slope for all; also
+// other functions that are linear on either side of zero, such as the magnitude.
 //
 //   d = x - input_zero_point
-//   q = clamp(output_zero_point + R(d; multiplier_0, shift_0), lo, hi)                      d >= 0
+//   q = clamp(output_zero_point + R(sign_0 * d; multiplier_0, shift_0), lo, hi)             d >= 0
 //   q = clamp(output_zero_point + R(sign_c * d; multiplier_c, shift_c), lo, hi)             d < 0
 //
 // Entry 0 of the vectors belongs to d >= 0, entry 1 + c to the slope of channel c: its sign and its
-// magnitude. |d| <= 255, so R stays far inside int64.
+// magnitude. With one slope for all, two entries will do. |d| <= 65535.
 #pragma once
 
 #include "op.h"
@@ -26,8 +27,9 @@ struct PreluParams {
   int32_t clamp_max;
 };
 
-// Inputs: x (s8, rank 1 or more). Output: q (s8), as many elements.
+// Inputs: x (s8 or s16). Output: q (of the same dtype), as many elements.
 Status prepare_prelu(const OpContext& context, void* params, Prepared* prepared);
 void prelu_s8_scalar(const Step& step);
+void prelu_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

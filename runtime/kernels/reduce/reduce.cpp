@@ -53,8 +53,8 @@ Status prepare_reduce_extreme(const OpContext& context, void* params, Prepared* 
   if (given == nullptr) return context.invalid("extremum without ReduceParams");
   const TensorView x = context.input(0);
   const TensorView y = context.output(0);
-  FQ_RETURN_IF_ERROR(check_dtype(context, x, schema::DType_s8, "input dtype"));
-  FQ_RETURN_IF_ERROR(check_dtype(context, y, schema::DType_s8, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_signed(context, y, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_dtype(context, x, y.dtype, "input dtype"));
   uint32_t mask = 0;
   FQ_RETURN_IF_ERROR(read_axes(context, given->axes(), x.rank, &mask));
   FQ_RETURN_IF_ERROR(check_reduced_shape(context, x, y, mask));

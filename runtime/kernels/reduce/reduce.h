@@ -51,7 +51,7 @@ struct ReduceExtremeParams {
   int32_t clamp_max;
 };
 
-// Inputs: x (s8). Output: q (s8). ReduceParams.
+// Input: x (s8 or s16). Output: q (of the same dtype). ReduceParams.
 Status prepare_reduce_extreme(const OpContext& context, void* params, Prepared* prepared);
 
 // better(a, b): a takes the place of b.

@@ -3,6 +3,7 @@
 #include "kernels/rms_norm/rms_norm.h"
 
 #include "kernels/standardize/standardize.h"
+#include "kernels/standardize_wide/standardize_wide.h"
 
 namespace fused_quant {
 
@@ -11,5 +12,6 @@ Status prepare_rms_norm(const OpContext& context, void* params, Prepared* prepar
 }
 
 void rms_norm_s8_scalar(const Step& step) { standardize_s8(step, false); }
+void rms_norm_s16_scalar(const Step& step) { standardize_s16(step, false); }
 
 }  // namespace fused_quant

@@ -9,6 +9,13 @@
 //   q  = clamp(output_zero_point + R(p; output_multiplier, output_shift))
 //
 // On the grid (1/256, -128) R is the identity. E holds 2^15 * exp(-d * scale), made ahead of time.
+//
+// Of s16, with E of 512 entries (kernels/normalize/normalize.h, split_decay):
+//
+//   e = (E[d mod 256] * E[256 + d div 256] + 2^29) >> 30                         at most 2^30
+//   S = sum e;  k = 33 - clz64(S);  r = 2^61 div (S >> k)                        2^30..2^46; 0..16
+//   p = (e * r + 2^(45 + k)) >> (46 + k)                                         units of 2^-15
+//   q = clamp(output_zero_point + R(p; output_multiplier, output_shift))
 #pragma once
 
 #include "kernels/normalize/normalize.h"
@@ -21,8 +28,9 @@ struct SoftmaxParams {
   NormalizeOutput output;
 };
 
-// Inputs: x (s8), E (s16 [256], constant). Output: q (s8), as x is stored.
+// Inputs: x (s8 or s16), E (constant, s16 [256] or s32 [512]). Output: q, as x is stored.
 Status prepare_softmax(const OpContext& context, void* params, Prepared* prepared);
 void softmax_s8_scalar(const Step& step);
+void softmax_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

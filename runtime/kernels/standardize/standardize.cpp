@@ -3,6 +3,7 @@
 #include "kernels/standardize/standardize.h"
 
 #include "kernels/standardize/rsqrt.h"
+#include "kernels/standardize_wide/standardize_wide.h"
 #include "numerics/bits.h"
 #include "op_check.h"
 
@@ -10,6 +11,7 @@ namespace fused_quant {
 namespace {
 
 constexpr uint32_t kLongest = 4096;
+constexpr uint32_t kLongestWide = 16384;
 constexpr int32_t kFraction = 7;
 constexpr int32_t kLargestEpsilon = 1 << 29;
 constexpr int32_t kLargestBias = 1 << 30;
@@ -79,9 +81,11 @@ Status prepare_standardize(const OpContext& context, bool centred, void* params,
   const auto* given = context.params<schema::NormalizeParams>();
   if (given == nullptr) return context.invalid("normalization without NormalizeParams");
   auto* p = new_params<StandardizeParams>(params, prepared);
-  FQ_RETURN_IF_ERROR(prepare_rows(context, *given, kLongest, &p->rows));
+  const bool wide = context.output(0).dtype == schema::DType_s16;
+  FQ_RETURN_IF_ERROR(prepare_rows(context, *given, wide ? kLongestWide : kLongest, &p->rows));
   FQ_RETURN_IF_ERROR(prepare_normalize_output(context, *given, &p->output));
   FQ_RETURN_IF_ERROR(check_weight(context, 1, p->rows.affine));
+  if (wide) return prepare_standardize_wide(context, *given, p);
   FQ_RETURN_IF_ERROR(check_bias(context, 2, p->rows.affine));
   p->epsilon = given->epsilon();
   if (p->epsilon < 1 || p->epsilon > kLargestEpsilon) {

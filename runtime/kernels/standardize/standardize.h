@@ -8,8 +8,9 @@
 //   u  = sat16((d * r + 2^(v-1)) >> v),  v = 19 - h / 2                           4 <= v <= 19
 //   q  = clamp(output_zero_point + R(u * weight + bias; output_multiplier, output_shift))
 //
-// N <= 4096; |weight| <= 32767 and |bias| <= 2^30, so the sum stays below 2^31. An absent weight
-// counts as 32767, an absent bias as 0. The mean is subtracted by layer_norm only.
+// Of s8, N <= 4096; |weight| <= 32767 and |bias| <= 2^30, so the sum stays below 2^31. An absent
+// weight counts as 32767, an absent bias as 0. The mean is subtracted by layer_norm only.
+// Of s16: kernels/standardize_wide/standardize_wide.h.
 #pragma once
 
 #include "kernels/normalize/normalize.h"
@@ -25,10 +26,11 @@ struct StandardizeParams {
   int32_t center;         // of rms_norm: input_zero_point << 7
   uint32_t square_shift;  // t
   int32_t epsilon;
+  int64_t wide_epsilon;  // s16
 };
 
-// With `centred`, inputs: x (s8), weight (s16 or absent), bias (s32 or absent); else without a
-// bias.
+// With `centred`, inputs: x (s8 or s16), weight (s16 or absent), bias (s32, of s16 codes s64, or
+// absent); else without a bias.
 Status prepare_standardize(const OpContext& context, bool centred, void* params,
                            Prepared* prepared);
 

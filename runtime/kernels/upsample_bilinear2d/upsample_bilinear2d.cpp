@@ -44,12 +44,27 @@ Status check_axes(const OpContext& context, const flatbuffers::Vector<uint8_t>* 
   return Status();
 }
 
+int8_t code_of(const UpsampleBilinear2dParams& p, int32_t upper, int32_t lower, int32_t weight,
+               const int8_t*) {
+  return static_cast<int8_t>(requantize((kBilinearOne - weight) * upper + weight * lower,
+                                        p.multiplier, p.shift, p.output_zero_point, p.clamp_min,
+                                        p.clamp_max));
+}
+
+int16_t code_of(const UpsampleBilinear2dParams& p, int32_t upper, int32_t lower, int32_t weight,
+                const int16_t*) {
+  const int64_t acc = int64_t{kBilinearOne - weight} * upper + int64_t{weight} * lower;
+  return static_cast<int16_t>(
+      requantize_wide(acc, p.multiplier, p.shift, p.clamp_min, p.clamp_max));
+}
+
 // One output row.
-void upsample_row(const UpsampleBilinear2dParams& p, const int8_t* x, const int32_t* row,
-                  const int32_t* column, int8_t* y) {
+template <typename T>
+void upsample_row(const UpsampleBilinear2dParams& p, const T* x, const int32_t* row,
+                  const int32_t* column, T* y) {
   const uint32_t pitch = p.in_w * p.inner;
-  const int8_t* top = x + static_cast<uint32_t>(row[0]) * pitch;
-  const int8_t* bottom = x + static_cast<uint32_t>(row[1]) * pitch;
+  const T* top = x + static_cast<uint32_t>(row[0]) * pitch;
+  const T* bottom = x + static_cast<uint32_t>(row[1]) * pitch;
   for (uint32_t j = 0; j < p.out_w; ++j, column += 3, y += p.inner) {
     const uint32_t left = static_cast<uint32_t>(column[0]) * p.inner;
     const uint32_t right = static_cast<uint32_t>(column[1]) * p.inner;
@@ -60,9 +75,21 @@ void upsample_row(const UpsampleBilinear2dParams& p, const int8_t* x, const int3
                             v * (top[right + c] - p.input_zero_point);
       const int32_t lower = (kBilinearOne - v) * (bottom[left + c] - p.input_zero_point) +
                             v * (bottom[right + c] - p.input_zero_point);
-      y[c] =
-          static_cast<int8_t>(requantize((kBilinearOne - u) * upper + u * lower, p.multiplier,
-                                         p.shift, p.output_zero_point, p.clamp_min, p.clamp_max));
+      y[c] = code_of(p, upper, lower, u, y);
+    }
+  }
+}
+
+template <typename T>
+void upsample(const Step& step) {
+  const auto& p = step.params<UpsampleBilinear2dParams>();
+  const T* x = step.input<T>(0);
+  const int32_t* rows = step.input<int32_t>(1);
+  const int32_t* columns = step.input<int32_t>(2);
+  T* y = step.output<T>(0);
+  for (uint32_t o = 0; o < p.outer; ++o, x += p.in_h * p.in_w * p.inner) {
+    for (uint32_t i = 0; i < p.out_h; ++i, y += p.out_w * p.inner) {
+      upsample_row(p, x, rows + 3 * i, columns, y);
     }
   }
 }
@@ -75,8 +102,8 @@ Status prepare_upsample_bilinear2d(const OpContext& context, void* params, Prepa
   if (given == nullptr) return context.invalid("upsample_bilinear2d without ReduceParams");
   const TensorView x = context.input(0);
   const TensorView y = context.output(0);
-  FQ_RETURN_IF_ERROR(check_dtype(context, x, schema::DType_s8, "input dtype"));
-  FQ_RETURN_IF_ERROR(check_dtype(context, y, schema::DType_s8, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_signed(context, y, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_dtype(context, x, y.dtype, "input dtype"));
   FQ_RETURN_IF_ERROR(check_axes(context, given->axes(), x, y));
   const uint32_t rows = given->axes()->Get(0);
   FQ_RETURN_IF_ERROR(check_table(context, context.input(1), x.dim[rows], y.dim[rows]));
@@ -84,6 +111,9 @@ Status prepare_upsample_bilinear2d(const OpContext& context, void* params, Prepa
   const Regrid grid{given->input_zero_point(),  given->multiplier(), given->shift(),
                     given->output_zero_point(), given->clamp_min(),  given->clamp_max()};
   FQ_RETURN_IF_ERROR(check_regrid(context, grid, y.dtype));
+  if (y.dtype == schema::DType_s16 && grid.zero_point != 0) {
+    return context.invalid("zero point of 16-bit codes", grid.zero_point, 0);
+  }
   auto* p = new_params<UpsampleBilinear2dParams>(params, prepared);
   p->outer = split_at(x, rows).outer;
   p->in_h = x.dim[rows];
@@ -100,17 +130,7 @@ Status prepare_upsample_bilinear2d(const OpContext& context, void* params, Prepa
   return Status();
 }
 
-void upsample_bilinear2d_s8_scalar(const Step& step) {
-  const auto& p = step.params<UpsampleBilinear2dParams>();
-  const int8_t* x = step.input<int8_t>(0);
-  const int32_t* rows = step.input<int32_t>(1);
-  const int32_t* columns = step.input<int32_t>(2);
-  int8_t* y = step.output<int8_t>(0);
-  for (uint32_t o = 0; o < p.outer; ++o, x += p.in_h * p.in_w * p.inner) {
-    for (uint32_t i = 0; i < p.out_h; ++i, y += p.out_w * p.inner) {
-      upsample_row(p, x, rows + 3 * i, columns, y);
-    }
-  }
-}
+void upsample_bilinear2d_s8_scalar(const Step& step) { upsample<int8_t>(step); }
+void upsample_bilinear2d_s16_scalar(const Step& step) { upsample<int16_t>(step); }
 
 }  // namespace fused_quant

@@ -7,7 +7,8 @@
 //
 // For every output row, `rows` holds the two input rows and the weight u_1 of the second, an
 // integer in [0, 2^11]; u_0 = 2^11 - u_1. `columns` holds the same for every output column. The
-// weights of a pixel add up to 2^22, so that |acc| <= 255 * 2^22 < 2^31.
+// weights of a pixel add up to 2^22, so that |acc| <= 255 * 2^22 < 2^31 of s8. Of s16 it is
+// below 2^38 in 64 bits, and output_zero_point is 0.
 #pragma once
 
 #include "op.h"
@@ -31,9 +32,10 @@ struct UpsampleBilinear2dParams {
   int32_t clamp_max;
 };
 
-// Inputs: x (s8), rows (constant s32 [out_h, 3]), columns (constant s32 [out_w, 3]). Output: q
-// (s8). The resized dimensions are neighbours in the stored order, rows first.
+// Inputs: x (s8 or s16), rows (constant s32 [out_h, 3]), columns (constant s32 [out_w, 3]). Output:
+// q (as x). The resized dimensions are neighbours in the stored order, rows first.
 Status prepare_upsample_bilinear2d(const OpContext& context, void* params, Prepared* prepared);
 void upsample_bilinear2d_s8_scalar(const Step& step);
+void upsample_bilinear2d_s16_scalar(const Step& step);
 
 }  // namespace fused_quant

@@ -9,9 +9,10 @@ namespace fused_quant {
 
 Status prepare_average(const OpContext& context, const schema::WindowParams& given,
                        Average* average) {
-  FQ_RETURN_IF_ERROR(check_zero_point(context, given.input_zero_point(), schema::DType_s8));
-  FQ_RETURN_IF_ERROR(check_zero_point(context, given.output_zero_point(), schema::DType_s8));
-  FQ_RETURN_IF_ERROR(check_clamp(context, given.clamp_min(), given.clamp_max(), schema::DType_s8));
+  const schema::DType dtype = context.output(0).dtype;
+  FQ_RETURN_IF_ERROR(check_zero_point(context, given.input_zero_point(), dtype));
+  FQ_RETURN_IF_ERROR(check_zero_point(context, given.output_zero_point(), dtype));
+  FQ_RETURN_IF_ERROR(check_clamp(context, given.clamp_min(), given.clamp_max(), dtype));
   const uint32_t entries = length_of(given.count());
   if (entries > kMaxAverageCounts) {
     return context.invalid("too many divisors", entries, kMaxAverageCounts);
@@ -49,14 +50,15 @@ Status check_divisor(const OpContext& context, const Average& average, uint64_t 
   return Status();
 }
 
+template <typename T>
 void store_average(const Average& average, uint32_t n, const int32_t* acc, uint32_t channels,
-                   int8_t* y) {
+                   T* y) {
   if (average.table_size == 0) {
     for (uint32_t c = 0; c < channels; ++c) {
-      // Even for n = 1 this is at most 128 * terms in magnitude: it is the zero point plus a sum of
-      // `terms` differences, and those fit int32 (check_sum_s8).
+      // Even for n = 1 this fits int32: it is the zero point plus a sum of `terms` differences, no
+      // larger than what check_sum allows.
       const int32_t value = average.output_zero_point + divide_half_away(acc[c], n);
-      y[c] = static_cast<int8_t>(clamp(value, average.clamp_min, average.clamp_max));
+      y[c] = static_cast<T>(clamp(value, average.clamp_min, average.clamp_max));
     }
     return;
   }
@@ -64,9 +66,12 @@ void store_average(const Average& average, uint32_t n, const int32_t* acc, uint3
   const int32_t multiplier = average.multiplier[entry];
   const uint32_t shift = average.shift[entry];
   for (uint32_t c = 0; c < channels; ++c) {
-    y[c] = static_cast<int8_t>(requantize(acc[c], multiplier, shift, average.output_zero_point,
-                                          average.clamp_min, average.clamp_max));
+    y[c] = static_cast<T>(requantize(acc[c], multiplier, shift, average.output_zero_point,
+                                     average.clamp_min, average.clamp_max));
   }
 }
+
+template void store_average(const Average&, uint32_t, const int32_t*, uint32_t, int8_t*);
+template void store_average(const Average&, uint32_t, const int32_t*, uint32_t, int16_t*);
 
 }  // namespace fused_quant

@@ -39,8 +39,8 @@ uint32_t find_count(const Average& average, uint32_t n);
 // n is positive, below 2^31, and in the table if there is one.
 Status check_divisor(const OpContext& context, const Average& average, uint64_t n);
 
-// y[c] = average of acc[c], for one window of divisor `n`.
-void store_average(const Average& average, uint32_t n, const int32_t* acc, uint32_t channels,
-                   int8_t* y);
+// y[c] = average of acc[c], for one window of divisor `n`. T is int8_t or int16_t.
+template <typename T>
+void store_average(const Average& average, uint32_t n, const int32_t* acc, uint32_t channels, T* y);
 
 }  // namespace fused_quant

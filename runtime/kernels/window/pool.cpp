@@ -10,8 +10,8 @@ Status prepare_pool_shape(const OpContext& context, PoolShape* shape) {
   FQ_RETURN_IF_ERROR(check_operand_counts(context, 1, 1, 1));
   const TensorView x = context.input(0);
   const TensorView y = context.output(0);
-  FQ_RETURN_IF_ERROR(check_dtype(context, x, schema::DType_s8, "input dtype"));
-  FQ_RETURN_IF_ERROR(check_dtype(context, y, schema::DType_s8, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_signed(context, y, "output dtype"));
+  FQ_RETURN_IF_ERROR(check_dtype(context, x, y.dtype, "input dtype"));
   FQ_RETURN_IF_ERROR(check_rank(context, x, 4, "input rank"));
   FQ_RETURN_IF_ERROR(check_rank(context, y, 4, "output rank"));
   if (x.dim[0] != y.dim[0]) return context.invalid("output batch", y.dim[0], x.dim[0]);
