@@ -50,6 +50,9 @@ bool code_range(schema::DType dtype, int64_t* lo, int64_t* hi) {
     case schema::DType_s64:  // zero points and bounds are 32-bit fields
       *lo = INT32_MIN, *hi = INT32_MAX;
       return true;
+    case schema::DType_s4:
+      *lo = -8, *hi = 7;
+      return true;
     case schema::DType_f32:
       return false;
   }
@@ -158,6 +161,13 @@ Status check_sizes(const schema::Tensor& tensor, uint32_t index, uint64_t* bytes
       return invalid("tensor is too large", index, static_cast<int64_t>(*bytes), kMaxTensorBytes);
     }
   }
+  if (tensor.dtype() == schema::DType_s4) {
+    if (tensor.storage() != Storage::Storage_constant) {
+      return invalid("s4 tensor that is no constant", index,
+                     static_cast<int64_t>(tensor.storage()));
+    }
+    *bytes = (*bytes + 1) / 2;
+  }
   const uint32_t orders = size_of(tensor.dim_order());
   if (orders == 0) return Status();
   if (orders != rank) return invalid("tensor dim_order length", index, orders, rank);
@@ -172,13 +182,38 @@ Status check_sizes(const schema::Tensor& tensor, uint32_t index, uint64_t* bytes
   return Status();
 }
 
+// The blocks with a scale of their own divide the tensor, and each has one.
+Status check_blocks(const schema::Tensor& tensor, uint32_t index, uint32_t scales) {
+  const uint32_t rank = size_of(tensor.shape());
+  if (size_of(tensor.scale_shape()) != rank) {
+    return invalid("tensor scale_shape length", index, size_of(tensor.scale_shape()), rank);
+  }
+  uint64_t blocks = 1;  // at most the number of elements
+  for (uint32_t i = 0; i < rank; ++i) {
+    const uint32_t count = tensor.scale_shape()->Get(i);
+    const uint32_t extent = tensor.shape()->Get(i);
+    if (count == 0 || extent % count != 0) {
+      return invalid("tensor blocks do not divide a dimension", index, count, extent);
+    }
+    blocks *= count;
+  }
+  if (blocks != scales) {
+    return invalid("tensor scales per block", index, scales, static_cast<int64_t>(blocks));
+  }
+  if (tensor.axis() == -1) return Status();
+  return invalid("tensor quantization axis beside blocks", index, tensor.axis(), -1);
+}
+
 Status check_quantization(const schema::Tensor& tensor, uint32_t index) {
   const uint32_t scales = size_of(tensor.scale());
   const uint32_t zero_points = size_of(tensor.zero_point());
   if (scales != zero_points) {
     return invalid("tensor has unequal scales and zero points", index, scales, zero_points);
   }
-  if (scales == 0) return Status();
+  if (scales == 0) {
+    const uint32_t blocks = size_of(tensor.scale_shape());
+    return blocks == 0 ? Status() : invalid("tensor scale_shape without scales", index, blocks, 0);
+  }
   int64_t lo = 0;
   int64_t hi = 0;
   if (!code_range(tensor.dtype(), &lo, &hi)) return invalid("float tensor with a scale", index);
@@ -186,7 +221,9 @@ Status check_quantization(const schema::Tensor& tensor, uint32_t index) {
       tensor.quant_max() > hi) {
     return invalid("tensor code range", index, tensor.quant_min(), lo);
   }
-  if (scales > 1) {
+  if (size_of(tensor.scale_shape()) != 0) {
+    FQ_RETURN_IF_ERROR(check_blocks(tensor, index, scales));
+  } else if (scales > 1) {
     const int axis = tensor.axis();
     if (axis < 0 || static_cast<uint32_t>(axis) >= size_of(tensor.shape())) {
       return invalid("tensor quantization axis", index, axis);

@@ -29,11 +29,12 @@ struct TensorView {
   }
 };
 
-// Bytes of one element; 0 for a value that is no dtype.
+// Bytes of one element, of s4 of two of them; 0 for a value that is no dtype.
 constexpr uint32_t dtype_bytes(schema::DType dtype) {
   switch (dtype) {
     case schema::DType::DType_s8:
     case schema::DType::DType_u8:
+    case schema::DType::DType_s4:
       return 1;
     case schema::DType::DType_s16:
       return 2;
@@ -47,7 +48,8 @@ constexpr uint32_t dtype_bytes(schema::DType dtype) {
 }
 
 inline size_t tensor_bytes(const TensorView& view) {
-  return static_cast<size_t>(view.count()) * dtype_bytes(view.dtype);
+  const size_t count = view.count();
+  return view.dtype == schema::DType_s4 ? (count + 1) / 2 : count * dtype_bytes(view.dtype);
 }
 
 }  // namespace fused_quant

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Float biases become int32 codes of the accumulator, b = round(bias / (s_x * s_w[c])).
 
-When a channel's weight scale is so small that its bias would not fit, that channel's scale is
-enlarged until it does and its weights are rounded again: next to such a bias they are tiny.
+s_w[c] is the largest of the scales of a channel's weights. When it is so small that the bias would
+not fit, those scales of the channel are enlarged until it does and its weights are rounded again:
+next to such a bias they are tiny.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def quantize_bias(
         return Reason("constant", f"bias {node.name}", "computed", "a constant")
     if x is None or w is None or weight is None or not x.is_per_tensor:
         return Reason("float_input", "bias without quantized operands", "", "quantized operands")
-    if w.scale.numel() not in (1, value.numel()):
+    largest = w.largest_scales(axis)
+    if largest.numel() not in (1, value.numel()):
         return Reason("granularity", "weight scale", str(tuple(w.scale.shape)), "per channel")
     if x.check("input") or w.check("weight") or not bool(torch.isfinite(value).all()):
         return Reason("scale", "bias or scales", "not finite or not > 0", "finite scales and bias")
@@ -54,13 +56,14 @@ def quantize_bias(
     if isinstance(widened, Reason):
         return widened
     params = w if widened is None else widened[1]
-    codes = numerics.quantize_bias(value, x.scale_value, params.scales)
+    largest = params.largest_scales(axis)
+    codes = numerics.quantize_bias(value, x.scale_value, largest.tolist())
     constant = graph.add_constant(gm, node.next, codes, "fused_quant_bias")
-    return QuantizedBias(constant, _bias_params(x.scale_value, params), widened)
+    return QuantizedBias(constant, _bias_params(x.scale_value, largest), widened)
 
 
-def _bias_params(s_x: float, weight: QParams) -> QParams:
-    products = s_x * weight.scale.double().reshape(-1)
+def _bias_params(s_x: float, scales: torch.Tensor) -> QParams:
+    products = s_x * scales.double()
     info = torch.iinfo(torch.int32)
     return QParams(
         products.to(torch.float32),
@@ -80,7 +83,7 @@ def _widened_weight(
     axis: int,
 ) -> tuple[Node, QParams] | Reason | None:
     """New codes and scales if some bias would need more than 2^30 steps; None if all fit."""
-    steps = bias.double().abs() / (s_x * params.scale.double().reshape(-1))
+    steps = bias.double().abs() / (s_x * params.largest_scales(axis).double())
     if not bool((steps > _LARGEST_BIAS).any()):
         return None
     codes = graph.constant_of(gm, weight)
@@ -90,15 +93,12 @@ def _widened_weight(
         return Reason("overflow", "bias beyond int32", "grouped transposed", "one group")
     shape = [1] * codes.dim()
     shape[axis] = codes.shape[axis]
-    old = params.scale.double().reshape(-1).expand(codes.shape[axis])
     needed = bias.double().abs() / (s_x * _LARGEST_BIAS)
     infinity = torch.tensor(torch.inf, dtype=torch.float32)
     rounded_up = torch.nextafter(needed.to(torch.float32), infinity).double()
-    new = torch.where(steps > _LARGEST_BIAS, rounded_up, old)
-    rounded = torch.round(codes.double() * (old / new).reshape(shape)).to(codes.dtype)
+    least = torch.where(steps > _LARGEST_BIAS, rounded_up, 0.0).reshape(shape)
+    new = torch.maximum(params.scale.double(), least).to(torch.float32)
+    rounded, recoded = params.recoded(codes, new)
     constant = graph.add_constant(gm, weight.next, rounded, "fused_quant_weight")
     constant.meta[graph.ORIGIN] = graph.origins(weight)
-    scale = new.to(torch.float32).reshape(shape)
-    return constant, dataclasses.replace(
-        params, scale=scale, zero_point=torch.zeros(shape, dtype=torch.int64)
-    )
+    return constant, recoded

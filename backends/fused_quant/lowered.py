@@ -24,7 +24,13 @@ NUMPY_DTYPES: dict[str, npt.DTypeLike] = {
     "s32": np.int32,
     "s64": np.int64,
     "f32": np.float32,
+    "s4": np.int8,  # one code per element here; two per byte in a payload
 }
+
+
+def stored_size(dtype: str, count: int) -> int:
+    """Bytes of `count` elements in a payload."""
+    return (count + 1) // 2 if dtype == "s4" else count * np.dtype(NUMPY_DTYPES[dtype]).itemsize
 
 
 class Storage(enum.Enum):
@@ -38,13 +44,17 @@ class Storage(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class StoredQParams:
-    """real = scale * (code - zero_point); several entries run along the stored dimension `axis`."""
+    """real = scale * (code - zero_point); several entries run along the stored dimension `axis`.
+
+    With a `scale_shape` there is one per block: that many blocks along each stored dimension.
+    """
 
     scale: tuple[float, ...]
     zero_point: tuple[int, ...]
     quant_min: int
     quant_max: int
     axis: int = -1
+    scale_shape: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass
@@ -75,7 +85,7 @@ class LoweredTensor:
         count = 1
         for size in self.shape:
             count *= size
-        return count * np.dtype(NUMPY_DTYPES[self.dtype]).itemsize
+        return stored_size(self.dtype, count)
 
 
 @dataclasses.dataclass

@@ -30,6 +30,7 @@ from fused_quant.lowered import (
     LoweredTensor,
     Storage,
     StoredQParams,
+    stored_size,
 )
 from fused_quant.payload_check import ALIGNMENT, require, validate
 
@@ -117,6 +118,7 @@ def _pack_tensor(builder: flatbuffers.Builder, tensor: LoweredTensor) -> int:
         table.axis = int(tensor.qparams.axis)
         table.quantMin = int(tensor.qparams.quant_min)
         table.quantMax = int(tensor.qparams.quant_max)
+        table.scaleShape = _plain(tensor.qparams.scale_shape)
     return int(table.Pack(builder))
 
 
@@ -132,9 +134,24 @@ def _pack_op(builder: flatbuffers.Builder, op: LoweredOp) -> int:
     return int(table.Pack(builder))
 
 
+def pack_s4(codes: npt.NDArray[Any]) -> bytes:
+    """Codes in [-8, 7], two in a byte: the earlier one in the low half, 0 behind an odd number."""
+    halves = np.append(codes.ravel(), [0] * (codes.size % 2)).astype(np.uint8) & 15
+    return (halves[::2] | halves[1::2] << 4).astype(np.uint8).tobytes()
+
+
+def unpack_s4(raw: bytes, count: int) -> npt.NDArray[np.int8]:
+    """The first `count` codes of packed ones."""
+    stored = np.frombuffer(raw, np.uint8)
+    halves = np.stack([stored & 15, stored >> 4], axis=-1).reshape(-1)[:count]
+    return ((halves ^ 8).astype(np.int8) - 8).astype(np.int8)
+
+
 def stored_bytes(tensor: LoweredTensor) -> bytes:
     """The bytes of a constant as every target reads them."""
     assert tensor.data is not None, tensor.name
+    if tensor.dtype == "s4":
+        return pack_s4(tensor.data)
     return tensor.data.astype(tensor.data.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
@@ -268,10 +285,12 @@ def _read_constant(
     require(table.location < len(constants), where, table.location, f"below {len(constants)}")
     key, stored, raw = _constant_bytes(where, constants[table.location], provided)
     shape = tuple(_list(table.shape))
-    size = math.prod(shape) * np.dtype(NUMPY_DTYPES[dtype]).itemsize
+    size = stored_size(dtype, math.prod(shape))
     require(stored == size, f"{where}: bytes", stored, str(size))
     if raw is None:
         return key, None
+    if dtype == "s4":
+        return key, unpack_s4(raw, math.prod(shape)).reshape(shape)
     little_endian = np.frombuffer(raw, np.dtype(NUMPY_DTYPES[dtype]).newbyteorder("<"))
     return key, little_endian.astype(NUMPY_DTYPES[dtype]).reshape(shape)
 
@@ -286,7 +305,12 @@ def _read_tensor(
     qparams = None
     if scale:
         qparams = StoredQParams(
-            scale, tuple(_list(table.zeroPoint)), table.quantMin, table.quantMax, table.axis
+            scale,
+            tuple(_list(table.zeroPoint)),
+            table.quantMin,
+            table.quantMax,
+            table.axis,
+            tuple(_list(table.scaleShape)),
         )
     key, data = "", None
     if storage is Storage.CONSTANT:

@@ -7,6 +7,7 @@ the runtime when it loads the payload.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ from fused_quant.lowered import (
     LoweredProgram,
     LoweredTensor,
     Storage,
+    StoredQParams,
 )
 
 # The limits of the runtime: runtime/payload.h and runtime/tensor_view.h.
@@ -39,6 +41,20 @@ def require(ok: bool, where: str, got: object, expected: str) -> None:
         raise ValueError(f"{where}: got {got}, expected {expected}")
 
 
+def _check_blocks(where: str, tensor: LoweredTensor, qparams: StoredQParams) -> None:
+    """Blocks with a scale each divide the tensor."""
+    counts, count = qparams.scale_shape, len(qparams.scale)
+    require(qparams.axis == -1, f"{where}: axis beside blocks", qparams.axis, "-1")
+    require(
+        len(counts) == len(tensor.shape)
+        and all(n >= 1 and size % n == 0 for n, size in zip(counts, tensor.shape, strict=True)),
+        f"{where}: scale shape",
+        counts,
+        f"a divisor of each dimension of {tensor.shape}",
+    )
+    require(count == math.prod(counts), f"{where}: scales", count, f"{math.prod(counts)}")
+
+
 def _check_qparams(where: str, tensor: LoweredTensor) -> None:
     qparams = tensor.qparams
     if qparams is None:
@@ -50,7 +66,9 @@ def _check_qparams(where: str, tensor: LoweredTensor) -> None:
         qparams.zero_point,
         "one per scale",
     )
-    if qparams.axis == -1:
+    if qparams.scale_shape:
+        _check_blocks(where, tensor, qparams)
+    elif qparams.axis == -1:
         require(count == 1, f"{where}: scales without an axis", count, "1")
     else:
         require(
@@ -69,20 +87,28 @@ def _check_qparams(where: str, tensor: LoweredTensor) -> None:
             scale,
             f"a float32 number in [{least:g}, {most:g}]",
         )
-    codes = np.iinfo(np.int32 if tensor.dtype == "s64" else NUMPY_DTYPES[tensor.dtype])
+    low, high = code_limits(tensor.dtype)
     require(
-        codes.min <= qparams.quant_min <= qparams.quant_max <= codes.max,
+        low <= qparams.quant_min <= qparams.quant_max <= high,
         f"{where}: quantized range",
         (qparams.quant_min, qparams.quant_max),
-        f"min <= max within {codes.min} to {codes.max}",
+        f"min <= max within {low} to {high}",
     )
     for zero_point in qparams.zero_point:
         require(
-            codes.min <= zero_point <= codes.max,
+            low <= zero_point <= high,
             f"{where}: zero point",
             zero_point,
-            f"{codes.min} to {codes.max}",
+            f"{low} to {high}",
         )
+
+
+def code_limits(dtype: str) -> tuple[int, int]:
+    """The lowest and the highest code; of s64, what the fields of 32 bits hold."""
+    if dtype == "s4":
+        return -8, 7
+    codes = np.iinfo(np.int32 if dtype == "s64" else NUMPY_DTYPES[dtype])
+    return int(codes.min), int(codes.max)
 
 
 def _check_tensor(index: int, tensor: LoweredTensor, arena_bytes: int) -> None:
@@ -125,11 +151,20 @@ def _check_tensor(index: int, tensor: LoweredTensor, arena_bytes: int) -> None:
         tensor.storage.value,
         Storage.CONSTANT.value,
     )
+    require(
+        tensor.dtype != "s4" or tensor.storage is Storage.CONSTANT,
+        f"{where}: storage of s4",
+        tensor.storage.value,
+        Storage.CONSTANT.value,
+    )
     known = not tensor.key or tensor.data is not None
     if tensor.storage is Storage.CONSTANT and known:
         got = None if tensor.data is None else (tensor.data.dtype.name, tensor.data.shape)
         expected = (np.dtype(NUMPY_DTYPES[tensor.dtype]).name, tuple(tensor.shape))
         require(got == expected, f"{where}: data", got, str(expected))
+        if tensor.dtype == "s4" and tensor.data is not None:
+            reach = (int(tensor.data.min()), int(tensor.data.max()))
+            require(reach[0] >= -8 and reach[1] <= 7, f"{where}: codes", reach, "-8 to 7")
 
 
 def _check_view(index: int, program: LoweredProgram) -> None:

@@ -95,6 +95,25 @@ class QParams:
         """All scales, flattened."""
         return [float(s) for s in self.scale.reshape(-1)]
 
+    def largest_scales(self, axis: int) -> torch.Tensor:
+        """The largest scale of each element of dimension `axis`; one if they are all the same."""
+        if self.scale.dim() < 2:
+            return self.scale.reshape(-1)
+        return self.scale.movedim(axis, 0).flatten(1).amax(1)
+
+    def recoded(self, codes: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, QParams]:
+        """Codes of about the same reals for another scale, which is of full rank, and zero point 0.
+
+        RNE(code * old / new) in float64, where the old codes have the zero point 0 too.
+        """
+        old = self.scale.double().reshape([1] * codes.dim()) if self.is_per_tensor else self.scale
+        zeros = torch.zeros(scale.shape, dtype=torch.int64)
+        ratios, _ = dataclasses.replace(
+            self, scale=old.double() / scale.double(), zero_point=zeros
+        )._expanded(codes)
+        rounded = torch.round(codes.double() * ratios).to(codes.dtype)
+        return rounded, dataclasses.replace(self, scale=scale, zero_point=zeros)
+
     def channel_axis(self, shape: Sequence[int]) -> int | None:
         """The dimension along which there is one scale per element; None if it is not per channel.
 

@@ -71,6 +71,16 @@ constexpr int32_t requantize_wide(int64_t acc, int32_t multiplier, uint32_t shif
   return value < lo ? lo : (value > hi ? hi : static_cast<int32_t>(value));
 }
 
+// R64(sum; s) = (sum + 2^(s - 1)) >> s of a sum of products that were each formed with a multiplier
+// of their own. An ahead-of-time rule keeps |sum| within 2^62; what a payload that lies makes of it
+// wraps. |zero_point| <= 2^15; lo <= hi.
+constexpr int32_t requantize_products(uint64_t sum, uint32_t shift, int32_t zero_point, int32_t lo,
+                                      int32_t hi) {
+  const int64_t rounded = static_cast<int64_t>(sum + (uint64_t{1} << (shift - 1)));
+  const int64_t value = (rounded >> shift) + zero_point;
+  return value < lo ? lo : (value > hi ? hi : static_cast<int32_t>(value));
+}
+
 // sum / n rounded half away from zero. |sum| <= 2^31 - 1 and 1 <= n <= 2^31 - 1, so that
 // |sum| + n / 2 fits uint32. For odd n the halved n is rounded down, which is exact: there are no
 // ties, and the next multiple of n is at least half a unit away.

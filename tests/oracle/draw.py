@@ -123,6 +123,11 @@ def linear(rng: Rng) -> Parameters:
     }
 
 
+def narrow(parameters: Callable[[Rng], Parameters]) -> Callable[[Rng], Parameters]:
+    """The same with weights of 4 bits; TOSA's have no -8."""
+    return lambda rng: {**parameters(rng), "w_low": -7}
+
+
 def rescale(rng: Rng) -> Parameters:
     """Accumulators over all of int32 with any multiplier and shift; mostly in TOSA's domain."""
     count = int(rng.integers(1, 40))
@@ -378,6 +383,9 @@ PLAN: list[tuple[str, Callable[[Rng], Parameters], int]] = [
     ("amax", extremum("amax"), 230),
     ("amin", extremum("amin"), 230),
     ("argmax", argmax, 210),
+    ("linear_w4", narrow(linear), 220),
+    ("conv2d_w4", narrow(conv2d), 220),
+    ("conv2d_w4", narrow(depthwise_conv2d), 220),
     ("add", wide(add), 220),
     ("mul", wide(mul), 220),
     ("requantize", widths, 220),

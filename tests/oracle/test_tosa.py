@@ -30,6 +30,8 @@ KINDS = {
     "rescale": 800,
     "conv2d": 1800,
     "linear": 810,
+    "linear_w4": 200,
+    "conv2d_w4": 400,
     "conv1d": 600,
     "conv3d": 400,
     "conv_transpose2d": 450,

@@ -13,6 +13,7 @@ import tosa_serializer as ts
 Array = npt.NDArray[Any]
 
 DTYPES = {
+    "int4": ts.DType.INT4,  # held in int8 arrays
     "int8": ts.DType.INT8,
     "int16": ts.DType.INT16,
     "int32": ts.DType.INT32,
@@ -58,7 +59,8 @@ class Graph:
 
     def const(self, values: Any, dtype: str, shape: tuple[int, ...] | None = None) -> Value:
         """A constant; a plain list becomes a vector."""
-        array = np.array(values, "int64" if dtype == "int48" else dtype)
+        held = {"int48": "int64", "int4": "int8"}
+        array = np.array(values, held.get(dtype, dtype))
         wanted = array.shape if shape is None else shape
         name = self._name()
         self._graph.addConst(list(wanted), DTYPES[dtype], array.flatten(), name=name)

@@ -52,6 +52,10 @@ def _accumulator(case: Case) -> tuple[str, Any]:
     return ("int48", ts.DType.INT48) if _is_wide(case) else ("int32", ts.DType.INT32)
 
 
+def _weight_dtype(case: Case) -> str:
+    return f"int{case.get('weight_bits', 8)}"
+
+
 def _convolve(
     graph: Graph,
     op: Any,
@@ -75,10 +79,10 @@ def _convolve(
     name, dtype = _accumulator(case)
     operands = [
         graph.input(x),
-        graph.const(w, "int8"),
+        graph.const(w, _weight_dtype(case)),
         graph.const(bias, name),
         graph.const([zx], x.dtype.name),
-        graph.const([0], "int8"),
+        graph.const([0], _weight_dtype(case)),
     ]
     attribute = "DepthwiseConv2dAttribute" if depthwise else "Conv2dAttribute"
     shape = (x.shape[0], *out, out_c)
@@ -197,12 +201,12 @@ def bmm(case: Case, out: tuple[int, ...]) -> Array:
 
 
 def linear(case: Case, out: tuple[int, ...]) -> Array:
-    """An odd number of rows of int8 as MATMUL + ADD, else a 1x1 CONV2D."""
+    """An odd number of rows of int8 as MATMUL + ADD, else a 1x1 CONV2D, as with 4-bit weights."""
     w = case["w"]
     x = case["x"].reshape(-1, w.shape[1])
     bias = _zeros(case["bias"], case, len(w))
     graph = Graph()
-    if len(x) % 2 and not _is_wide(case):
+    if len(x) % 2 and not _is_wide(case) and _weight_dtype(case) == "int8":
         operands = [graph.input(x[None]), graph.input(w.T[None])]
         operands += [graph.const([case["zx"]], "int8"), graph.const([0], "int8")]
         shape = (1, len(x), len(w))
@@ -423,6 +427,8 @@ OPERATORS: dict[str, Callable[[Case, tuple[int, ...]], Array]] = {
     "conv_transpose2d": conv_transpose2d,
     "bmm": bmm,
     "linear": linear,
+    "linear_w4": linear,
+    "conv2d_w4": conv2d,
     "add": add,
     "requantize": requantize,
     "mul": mul,

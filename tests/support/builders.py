@@ -8,7 +8,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.support import cast, dot, dot_nd, elementwise, from_spec, moves, quant, reduce, window
+from tests.support import (
+    cast,
+    dot,
+    dot_nd,
+    dot_w4,
+    elementwise,
+    from_spec,
+    moves,
+    quant,
+    reduce,
+    window,
+)
 from tests.support.built import Built
 
 Builder = Callable[[str, quant.Parameters, np.random.Generator], Built]
@@ -20,6 +31,8 @@ BUILDERS: dict[str, Builder] = {
     "conv2d": dot.build_conv,
     "depthwise_conv2d": dot.build_conv,
     "linear": dot.build_linear,
+    "linear_w4": dot_w4.build,
+    "conv2d_w4": dot_w4.build,
     "conv3d": dot_nd.build,
     "conv_transpose2d": dot_nd.build,
     "add": elementwise.build_add,

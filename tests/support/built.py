@@ -31,7 +31,8 @@ class Built:
     """An operator case made concrete.
 
     `constants` follow the inputs in operand order, None for an absent operand. `tosa` holds plain
-    numbers and arrays for the reference model, empty where it has no such operator.
+    numbers and arrays for the reference model, empty where it has no such operator. `packed`: the
+    weight, which is the first constant, has 4 bits.
     """
 
     opcode: str
@@ -40,6 +41,7 @@ class Built:
     params: Any
     expected: Array
     tosa: dict[str, Any] = dataclasses.field(default_factory=dict)
+    packed: bool = False
 
     def program(self, through_arena: bool = False) -> LoweredProgram:
         """The planned program of this one operator.
@@ -60,7 +62,10 @@ class Built:
             operands.append(index)
         for position, constant in enumerate(self.constants):
             name = f"constant{position}"
-            operands.append(-1 if constant is None else _add_constant(program, name, constant))
+            dtype = "s4" if self.packed and position == 0 else None
+            operands.append(
+                -1 if constant is None else _add_constant(program, name, constant, dtype)
+            )
         if through_arena:
             result = _add_tensor(program, "result", self.expected, Storage.ARENA, -1)
             program.add_op(self.opcode, operands, [result], self.params, name="case")
@@ -92,8 +97,11 @@ def _add_tensor(
     )
 
 
-def _add_constant(program: LoweredProgram, name: str, array: Array) -> int:
-    return program.add_constant(name, array, DTYPE_NAMES[array.dtype.name], _qparams(array))
+def _add_constant(
+    program: LoweredProgram, name: str, array: Array, dtype: str | None = None
+) -> int:
+    params = StoredQParams((1.0,), (0,), -8, 7) if dtype == "s4" else _qparams(array)
+    return program.add_constant(name, array, dtype or DTYPE_NAMES[array.dtype.name], params)
 
 
 def _add_copy(program: LoweredProgram, source: int, array: Array, storage: Storage) -> int:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch.fx import Node
 
 from fused_quant import graph, numerics
-from fused_quant.ops import dot
+from fused_quant.ops import dot, narrow
 from fused_quant.ops.common import check_window, pair, tensor
 from fused_quant.ops.convolving import Geometry, lower_convolution
 from fused_quant.ops.padding import zero_padding
@@ -149,17 +149,18 @@ def _aten_conv(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
 
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
     x, weight = tensor(tensors, "inp"), tensor(tensors, "weight")
-    attributes = site.attributes
-    acc = numerics.conv2d(
-        x,
-        weight,
-        tensors["bias"],
-        site.block("inp").zero_point_value,
-        pair(attributes["stride"]),
-        _sides(attributes),
-        pair(attributes["dilation"]),
-        attributes["groups"],
-    )
+    attributes, groups = site.attributes, site.attributes["groups"]
+    stride, dilation = pair(attributes["stride"]), pair(attributes["dilation"])
+    zero_point, sides = site.block("inp").zero_point_value, _sides(attributes)
+
+    def accumulate(
+        x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        return numerics.conv2d(x, w, bias, zero_point, stride, sides, dilation, groups)
+
+    if narrow.group_size(site):
+        return narrow.result(site, x, tensors["bias"], groups, accumulate)
+    acc = accumulate(x, weight, tensors["bias"])
     return dot.result(site, acc, axis=1)
 
 
@@ -173,7 +174,7 @@ def _supported(site: Site, target: Target) -> Reason | None:
         attributes["padding"],
         dilation=attributes["dilation"],
     )
-    return window or dot.supported(site, target)
+    return window or dot.supported(site, target) or narrow.check_groups(site)
 
 
 def _lower(site: Site, builder: Builder) -> None:

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch.fx import Node
 
 from fused_quant import graph, numerics_conv
-from fused_quant.ops import dot
+from fused_quant.ops import dot, narrow
 from fused_quant.ops.common import check_rank, check_window, tensor
 from fused_quant.ops.convolving import Geometry, lower_convolution, lower_transposed
 from fused_quant.ops.padding import PADS
@@ -199,7 +199,12 @@ def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
         )
     else:
         sides = _sides(x.shape, attributes)
-        acc = numerics_conv.accumulate(x, weight, bias, zero_point, stride, sides, dilation, groups)
+        geometry = (zero_point, stride, sides, dilation, groups)
+        if narrow.group_size(site):
+            return narrow.result(
+                site, x, bias, groups, lambda x, w: numerics_conv.accumulate(x, w, None, *geometry)
+            )
+        acc = numerics_conv.accumulate(x, weight, bias, *geometry)
     return dot.result(_by_output_channel(site), acc, axis=1)
 
 
@@ -239,7 +244,9 @@ def _supported(site: Site, target: Target) -> Reason | None:
         *(attributes[name] for name in sizes),
         dilation=attributes["dilation"],
     )
-    return window or check_rank(site, target) or _covers(site)
+    reason = window or check_rank(site, target) or _covers(site)
+    can_pack = rank < 5 and not _is_transposed(attributes)
+    return reason or narrow.check_groups(_by_output_channel(site), can_pack)
 
 
 def _lower(site: Site, builder: Builder) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fused_quant.ops import dot
+from fused_quant.ops import dot, narrow
 from fused_quant.ops.spec import Site
 
 if TYPE_CHECKING:
@@ -79,10 +79,11 @@ def _emit(
     """axis: the stored dimension of the output channels. folded: the bias is."""
     order = builder.channels_last(len(site.out_shape))
     out = builder.result(order)
+    dtype = "s4" if opcode.endswith("_w4") else "s8"
     data = np.ascontiguousarray(stored.numpy())
     inputs = [
         builder.operand("inp", order),
-        builder.constant("weight", data, "s8", dot.stored_weight_params(site, axis)),
+        builder.constant("weight", data, dtype, dot.stored_weight_params(site, axis)),
         dot.store_bias(site, builder, folded),
     ]
     builder.emit(opcode, inputs, [out], params, macs=macs, scratch_bytes=scratch)
@@ -100,6 +101,9 @@ def lower_convolution(site: Site, builder: Builder, geometry: Geometry) -> None:
     if len(kernel) == 3:
         stored = weight.permute(0, 2, 3, 4, 1)
         _emit("conv3d", site, builder, params, stored, macs, scratch, folded=False)
+    elif narrow.is_packed(site):
+        stored = weight.permute(0, 2, 3, 1)
+        _emit("conv2d_w4", site, builder, params, stored, macs, scratch=weight[0].numel())
     elif geometry.groups > 1 and depth == 1:
         stored = weight[:, 0].permute(1, 2, 0)
         _emit("depthwise_conv2d", site, builder, params, stored, macs, scratch, axis=2)

@@ -14,6 +14,7 @@ import torch
 
 from fused_quant import numerics, numerics_real, numerics_wide
 from fused_quant.lowered import NUMPY_DTYPES, StoredQParams
+from fused_quant.ops import narrow
 from fused_quant.ops.common import (
     check_rank,
     check_ratio,
@@ -51,7 +52,7 @@ def _check_bias(site: Site) -> Reason | None:
     if bool((block.zero_point != 0).any()):
         return Reason("zero_point", "bias zero point", "not 0", "0")
     s_x = site.block("inp").scale_value
-    expected = s_x * site.block("weight").scale.double().reshape(-1)
+    expected = s_x * site.block("weight").largest_scales(0).double()
     actual = block.scale.double().reshape(-1)
     if actual.numel() not in (1, expected.numel()) or bool(
         ((actual - expected).abs() > _BIAS_TOLERANCE * expected).any()
@@ -70,9 +71,16 @@ def covers(site: Site) -> Reason | None:
         return Reason("dtype", "weight dtype", str(site.dtypes["weight"]), "torch.int8")
     if bool((weight.zero_point != 0).any()):
         return Reason("zero_point", "weight zero point", "not 0", "0 (symmetric)")
-    if not weight.is_per_tensor and weight.channel_axis(site.shapes["weight"]) != 0:
+    grouped = bool(narrow.group_size(site))
+    per_channel = weight.channel_axis(site.shapes["weight"]) == 0
+    if not weight.is_per_tensor and not per_channel and not grouped:
         got = f"scale of shape {tuple(weight.scale.shape)}"
-        return Reason("granularity", "weight", got, "per tensor or per output channel (axis 0)")
+        supported = "per tensor, per output channel (axis 0) or in groups of input channels"
+        return Reason("granularity", "weight", got, supported)
+    if grouped and is_wide(site):
+        return Reason("dtype", "activations of weights in groups", "torch.int16", "torch.int8")
+    if grouped and site.out is None:
+        return Reason("float_output", "weights in groups", "a float result", "a quantized one")
     reason = _check_bias(site)
     if reason is not None:
         return reason
@@ -147,6 +155,8 @@ def store_bias(site: Site, builder: Builder, folded: bool = True) -> int:
 
     folded: bias - zp_x * sum(weight), wrapping; else as it is in the graph.
     """
+    if folded and narrow.group_size(site):
+        return narrow.bias_operand(site, builder)
     bias, zero_point = site.constants.get("bias"), site.block("inp").zero_point_value
     if folded and not is_wide(site):  # int16 has the zero point 0
         bias = numerics.fold_bias(bias, site.constants["weight"], zero_point)
@@ -160,6 +170,8 @@ def store_bias(site: Site, builder: Builder, folded: bool = True) -> int:
 def stored_weight_params(site: Site, axis: int) -> StoredQParams:
     """The weight's parameters; `axis` is the stored dimension of the output channels."""
     block = site.block("weight")
+    if narrow.group_size(site):
+        return narrow.stored_weight_params(site)
     per_tensor = block.is_per_tensor
     return StoredQParams(
         tuple(block.scales),
@@ -186,9 +198,12 @@ def params(site: Site, builder: Builder) -> Any:
     if site.out is None:
         filled.realScale = real_scales(site)
         return filled
-    multipliers = _multipliers(site)
     filled.outputZeroPoint = site.result.zero_point_value
-    filled.multiplier = [m.multiplier for m in multipliers]
-    filled.shift = [m.shift for m in multipliers]
+    if narrow.group_size(site):
+        narrow.fill(site, filled)
+    else:
+        multipliers = _multipliers(site)
+        filled.multiplier = [m.multiplier for m in multipliers]
+        filled.shift = [m.shift for m in multipliers]
     filled.clampMin, filled.clampMax = site.result.quant_min, site.result.quant_max
     return filled

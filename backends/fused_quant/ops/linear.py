@@ -2,6 +2,7 @@
 """linear on inputs of any rank; leading dimensions are rows.
 
 acc = bias[n] + sum_k((x - zp_x) * w[n, k]); q = clamp(zp_out + R(acc; M(s_x * s_w[n] / s_out))).
+Weights of 4 bits, and in groups: see `narrow`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from fused_quant import numerics
-from fused_quant.ops import dot
+from fused_quant.ops import dot, narrow
 from fused_quant.ops.common import parser, tensor
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
@@ -44,26 +45,40 @@ def _aten_linear(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
 
 def _reference(site: Site, tensors: Tensors) -> torch.Tensor:
     x, weight = tensor(tensors, "inp"), tensor(tensors, "weight")
-    acc = numerics.linear(x, weight, tensors["bias"], site.block("inp").zero_point_value)
+    zero_point = site.block("inp").zero_point_value
+    if narrow.group_size(site):
+        rows = x.reshape(-1, x.shape[-1])
+        codes = narrow.result(
+            site, rows, tensors["bias"], 1, lambda x, w: numerics.linear(x, w, None, zero_point)
+        )
+        return codes.reshape(*x.shape[:-1], len(weight))
+    acc = numerics.linear(x, weight, tensors["bias"], zero_point)
     return dot.result(site, acc, axis=-1)
 
 
 def _supported(site: Site, target: Target) -> Reason | None:
     if not site.shapes["inp"]:
         return Reason("rank", "input rank", "0", "1 or more")
-    return dot.supported(site, target)
+    return dot.supported(site, target) or narrow.check_groups(site)
 
 
 def _lower(site: Site, builder: Builder) -> None:
     weight = site.constants["weight"]
     out = builder.result(builder.LOGICAL)
+    packed = narrow.is_packed(site)
+    dtype, params = "s4" if packed else "s8", dot.stored_weight_params(site, axis=0)
     inputs = [
         builder.operand("inp", builder.LOGICAL),
-        builder.constant("weight", weight.numpy(), "s8", dot.stored_weight_params(site, axis=0)),
+        builder.constant("weight", weight.numpy(), dtype, params),
         dot.store_bias(site, builder),
     ]
     macs = int(np.prod(site.out_shape)) * weight.shape[1]
-    builder.emit("linear", inputs, [out], dot.params(site, builder), macs=macs)
+    filled = dot.params(site, builder)
+    if packed:
+        scratch = weight.shape[1]
+        builder.emit("linear_w4", inputs, [out], filled, macs=macs, scratch_bytes=scratch)
+    else:
+        builder.emit("linear", inputs, [out], filled, macs=macs)
 
 
 register(

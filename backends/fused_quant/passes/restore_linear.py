@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Node
 
 from fused_quant import graph
 from fused_quant.ops.movement import EXPANDS, PERMUTES, RESHAPES, moves, permutation
+from fused_quant.passes.affine import is_affine
 
 _aten = torch.ops.aten
 _LINEAR = _aten.linear.default
@@ -114,9 +115,13 @@ def _bias_behind(product: Node, outputs: int) -> tuple[Node, Node | None, list[N
     return product, None, []
 
 
+def _passes(node: Node) -> bool:
+    return graph.op_of(node) in _PASSED or is_affine(node, quantize=False) or moves(node)
+
+
 def _is_constant(node: object) -> bool:
     """True for a constant, quantized and dequantized or moved or not."""
-    while isinstance(node, Node) and (graph.op_of(node) in _PASSED or moves(node)):
+    while isinstance(node, Node) and _passes(node):
         node = node.args[0]
     return isinstance(node, Node) and node.op == "get_attr"
 

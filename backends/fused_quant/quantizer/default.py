@@ -26,6 +26,7 @@ from fused_quant.ops import registry
 from fused_quant.ops.common import CODE_BOUNDS
 from fused_quant.ops.spec import OpSpec, Sharing
 from fused_quant.quantizer.core_aten import get_core_aten_quantizers
+from fused_quant.quantizer.four_bits import four_bits
 from fused_quant.quantizer.op_quantizer import OpQuantizer
 from fused_quant.quantizer.quantizer import FusedQuantQuantizer
 
@@ -55,7 +56,11 @@ def _activations(dtype: torch.dtype, qat: bool) -> QuantizationSpec:
 
 
 def default_config(
-    per_channel: bool = True, qat: bool = False, activation_dtype: torch.dtype = torch.int8
+    per_channel: bool = True,
+    qat: bool = False,
+    activation_dtype: torch.dtype = torch.int8,
+    weight_bits: int = 8,
+    group_size: int | None = None,
 ) -> QuantizationConfig:
     """int8 activations per tensor, symmetric int8 weights per output channel, or per tensor.
 
@@ -63,7 +68,17 @@ def default_config(
     stays float here and is quantized to int32 when the operator is fused. qat: fake quantization
     that follows a moving average of minimum and maximum, for `prepare_qat_pt2e`. activation_dtype:
     torch.int8, or torch.int16 for [-32768, 32767], symmetric (zero point 0), min/max calibration.
+    weight_bits: 4 gives linear, conv1d and conv2d weights in [-8, 7], every other operator what 8
+    gives. group_size: with 4 bits, one scale for so many input channels of an output channel, where
+    it divides them into two or more groups.
     """
+    if weight_bits not in (4, 8):
+        raise ValueError(f"weight_bits: got {weight_bits}, supported: 4, 8")
+    if group_size is not None and (weight_bits != 4 or group_size < 1):
+        got = f"{group_size} with weight_bits={weight_bits}"
+        raise ValueError(f"group_size: got {got}, supported: >= 1 with weight_bits=4")
+    if group_size is not None and qat:
+        raise ValueError("group_size: got qat=True, supported: calibration")
     activations = _activations(activation_dtype, qat)
     one_scale, many_scales = (_TRAINED_WEIGHT, _TRAINED_WEIGHTS) if qat else (_WEIGHT, _WEIGHTS)
     weights = QuantizationSpec(
@@ -74,7 +89,8 @@ def default_config(
         ch_axis=0 if per_channel else None,
         observer_or_fake_quant_ctr=many_scales if per_channel else one_scale,
     )
-    return QuantizationConfig(activations, activations, weights, None, qat)
+    weight = weights if weight_bits == 8 else four_bits(weights, group_size)
+    return QuantizationConfig(activations, activations, weight, None, qat)
 
 
 def _of_spec(
