@@ -120,7 +120,7 @@ def _check_tensor(index: int, tensor: LoweredTensor, arena_bytes: int) -> None:
     require(rank <= MAX_RANK, f"{where}: rank", rank, f"at most {MAX_RANK}")
     require(all(size >= 1 for size in tensor.shape), f"{where}: shape", tensor.shape, "sizes >= 1")
     require(
-        tensor.nbytes <= MAX_TENSOR_BYTES,
+        max(tensor.nbytes, math.prod(tensor.shape)) <= MAX_TENSOR_BYTES,
         f"{where}: bytes",
         tensor.nbytes,
         f"at most {MAX_TENSOR_BYTES}",

@@ -165,9 +165,9 @@ def test_transposed_sums_in_python_integers(name: str, per_channel: bool, zero_p
     _assert_rescaled(got, acc, b, source, weight, out)
 
 
-@pytest.mark.parametrize("scale", [torch.rand(3, 1, 1) + 0.1, torch.rand(3, 2, 1) + 0.1])
+@pytest.mark.parametrize("scale", [torch.rand(3, 1, 1) + 0.1, torch.rand(3, 2, 2) + 0.1])
 def test_weights_of_other_granularity_compute_in_float(scale: Tensor) -> None:
-    """Transposed: per input channel. conv1d: in groups of two input channels."""
+    """Transposed: per input channel. conv1d: in groups, for each tap."""
     x, source = codes(2, 3, 9, seed=1), block(0.05, -3)
     if scale.shape[1] == 1:
         w = codes(3, 4, 2, seed=2)

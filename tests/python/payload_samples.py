@@ -126,6 +126,31 @@ def linear() -> LoweredProgram:
     return chain.copy()
 
 
+def linear_w4() -> LoweredProgram:
+    """Seven rows of nine codes, each in three groups: an odd number of halves."""
+    chain = Chain((3, 9))
+    codes = (np.arange(63) * 5 % 16 - 8).reshape(7, 9)
+    scales = tuple(0.125 * (1 + n) for n in range(21))
+    blocks = StoredQParams(scales, (0,) * 21, -8, 7, scale_shape=(7, 3))
+    weight = chain.program.add_constant("weight", codes, "s4", blocks)
+    bias = chain.program.add_constant("bias", np.arange(7) * 2**40 - 5 * 2**39, "s64")
+    params = dot_params(21, groupSize=3)
+    params.shift = params.shift[:7]
+    chain.op("linear_w4", params, (3, 7), weight, bias)
+    return chain.copy()
+
+
+def conv2d_w4() -> LoweredProgram:
+    chain = Chain((1, 7, 6, 4))
+    bias = chain.program.add_constant("bias", np.arange(6) * 1000 - 2500, "s32")
+    codes = (np.arange(72) * 7 % 16 - 8).reshape(6, 3, 2, 2)
+    qparams = StoredQParams((0.5,), (0,), -8, 7)
+    weight = chain.program.add_constant("packed", codes, "s4", qparams)
+    params = dot_params(6, kernelH=3, kernelW=2, strideH=2, padTop=1, padLeft=2, groups=2)
+    chain.op("conv2d_w4", params, (1, 3, 7, 6), weight, bias)
+    return chain.copy()
+
+
 def linear_without_bias() -> LoweredProgram:
     chain = Chain((7,))
     weight, _ = chain.weight((5, 7), 5, 0)
@@ -256,6 +281,8 @@ SAMPLES: dict[str, Callable[[], LoweredProgram]] = {
         depthwise_conv2d,
         linear,
         linear_without_bias,
+        linear_w4,
+        conv2d_w4,
         add,
         requantize,
         max_pool2d,

@@ -7,6 +7,7 @@ import contextlib
 import copy
 import dataclasses
 import hashlib
+import math
 import os
 import pathlib
 import random
@@ -111,12 +112,15 @@ def params_of_any_family() -> st.SearchStrategy[Any]:
 
 @st.composite
 def qparams(draw: st.DrawFn, dtype: str, shape: tuple[int, ...]) -> StoredQParams | None:
-    kind: str = draw(st.sampled_from(["none", "tensor", "channel"]))
+    kind: str = draw(st.sampled_from(["none", "tensor", "channel", "blocks"]))
     if kind == "none" or dtype == "f32":
         return None
     axis = draw(st.integers(0, len(shape) - 1)) if kind == "channel" and shape else -1
-    count = shape[axis] if axis >= 0 else 1
-    bits = min(32, 8 * np.dtype(NUMPY_DTYPES[dtype]).itemsize)
+    blocks: tuple[int, ...] = ()
+    if kind == "blocks":
+        blocks = tuple(draw(st.sampled_from([1, size])) for size in shape)
+    count = shape[axis] if axis >= 0 else math.prod(blocks)
+    bits = 4 if dtype == "s4" else min(32, 8 * np.dtype(NUMPY_DTYPES[dtype]).itemsize)
     codes = (
         st.integers(0, 255)
         if dtype == "u8"
@@ -126,7 +130,7 @@ def qparams(draw: st.DrawFn, dtype: str, shape: tuple[int, ...]) -> StoredQParam
     scales = tuple(draw(st.lists(scale, min_size=count, max_size=count)))
     zero_points = tuple(draw(st.lists(codes, min_size=count, max_size=count)))
     low, high = sorted((draw(codes), draw(codes)))
-    return StoredQParams(scales, zero_points, low, high, axis)
+    return StoredQParams(scales, zero_points, low, high, axis, blocks)
 
 
 def add_view(program: LoweredProgram, draw: st.DrawFn) -> None:
@@ -150,7 +154,9 @@ def programs(draw: st.DrawFn) -> LoweredProgram:
 
     def tensor(storage: Storage) -> LoweredTensor:
         shape = tuple(draw(st.lists(st.integers(1, 4), max_size=6)))
-        dtype = draw(st.sampled_from(sorted(NUMPY_DTYPES)))
+        unpacked = [name for name in sorted(NUMPY_DTYPES) if name != "s4"]
+        known = [*unpacked, "s4"] if storage is Storage.CONSTANT else unpacked
+        dtype = draw(st.sampled_from(known))
         order = tuple(draw(st.permutations(range(len(shape))))) if draw(st.booleans()) else ()
         stored = LoweredTensor(
             draw(TEXT), dtype, shape, storage, order, draw(qparams(dtype, shape))
@@ -206,7 +212,8 @@ def test_constants_are_aligned_and_stored_once(program: LoweredProgram) -> None:
     assert len(set(stored)) == len(stored)
     for tensor in program.tensors:
         if tensor.data is not None:
-            assert stored[tensor.location] == tensor.data.tobytes()
+            assert stored[tensor.location] == payload.stored_bytes(tensor)
+            assert len(stored[tensor.location]) == tensor.nbytes
     header = payload.read_header(data)
     assert header == payload.PayloadHeader(
         1, payload.producer(), program.target, len(data), sum(map(len, stored))
@@ -252,7 +259,10 @@ def test_macs_are_counted_from_the_payload() -> None:
     assert counts["depthwise_conv2d"] == 2 * 5 * 3 * 6 * (2 * 3)
     assert counts["linear"] == 3 * 5 * 7
     assert counts["linear_without_bias"] == 5 * 7
-    others = set(SAMPLES) - {"conv2d", "depthwise_conv2d", "linear", "linear_without_bias"}
+    assert counts["linear_w4"] == 3 * 7 * 9
+    assert counts["conv2d_w4"] == 1 * 3 * 7 * 6 * (3 * 2 * 2)
+    weighted = {"conv2d", "depthwise_conv2d", "linear", "linear_without_bias"}
+    others = set(SAMPLES) - weighted - {"linear_w4", "conv2d_w4"}
     assert {counts[name] for name in others} == {0}
 
 
@@ -361,7 +371,11 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "zero point": (set_qparams(zero_point=(-129,)), "zero point: got -129"),
     "float scale": (set_tensor(Storage.INPUT, dtype="f32"), "none of a float tensor"),
     "no operators": (lambda p: p.ops.clear(), "operators: got 0"),
-    "dtype": (set_tensor(Storage.INPUT, dtype="s4"), "dtype: got s4"),
+    "dtype": (set_tensor(Storage.INPUT, dtype="s3"), "dtype: got s3"),
+    "s4-input": (
+        set_tensor(Storage.INPUT, dtype="s4", qparams=None),
+        "storage of s4: got input, expected constant",
+    ),
     "rank": (set_tensor(Storage.INPUT, shape=(1,) * 7), "rank: got 7"),
     "empty": (set_tensor(Storage.INPUT, shape=(1, 0, 6, 4)), "sizes >= 1"),
     "huge": (set_tensor(Storage.INPUT, shape=(2**31, 1, 1, 1)), "got 2147483648"),
