@@ -303,7 +303,7 @@ class _InGroups(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         stored = (torch.int8, self.low, -self.low - 1)
-        sizes = [1, 2, *self.weight.shape[2:]]
+        sizes = [1, 2, *self.get_buffer("weight").shape[2:]]
         weight = torch.ops.torchao.dequantize_affine.default(
             self.weight, sizes, self.scale, self.zero, *stored
         )
