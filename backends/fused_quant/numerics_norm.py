@@ -73,9 +73,15 @@ def softmax(x: Tensor, scale: float, lo: int, hi: int) -> Tensor:
     """
     if x.shape[-1] > MAX_SOFTMAX_ELEMENTS:
         raise ValueError(f"softmax: got {x.shape[-1]} elements, supported: {MAX_SOFTMAX_ELEMENTS}")
+    return masked_softmax(x, torch.zeros((), dtype=torch.bool), scale, lo, hi)
+
+
+def masked_softmax(x: Tensor, hidden: Tensor, scale: float, lo: int, hi: int) -> Tensor:
+    """`softmax` of the elements where `hidden` is False; 0, the code -128, for the others; int8."""
     codes = x.to(torch.int64)
-    e = exponentials(scale)[codes.amax(-1, keepdim=True) - codes]
-    total = e.sum(-1, keepdim=True)
+    largest = codes.masked_fill(hidden, -129).amax(-1, keepdim=True)
+    e = exponentials(scale)[(largest - codes).clamp(0, 255)].masked_fill(hidden, 0)
+    total = e.sum(-1, keepdim=True).clamp(min=1)  # 0 if every element is left out
     h = _clz32(total)
     normalized = ((total << (h - 1)) + 2**14) >> 15
     r = (2**31 - 1) // normalized

@@ -74,7 +74,36 @@ class _NoBatch(nn.Module):
         return y.min(2)[0], x.mean(), x.max(), self.whole(x)
 
 
+class _Masked(nn.Module):
+    """Attention of a decoder: masks from sdpa, from a layer, and as programs spell them."""
+
+    tril: Tensor
+    visible: Tensor
+
+    def __init__(self, adaptive: bool) -> None:
+        super().__init__()
+        self.register_buffer("tril", torch.tril(torch.ones(8, 8)).view(1, 1, 8, 8))
+        self.register_buffer("visible", torch.rand(2, 1, 5, 5) < 0.7)
+        self.layer = nn.MultiheadAttention(8, 2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """x: [2, 3, 5, 8]."""
+        scores = x @ x.transpose(-1, -2)
+        filled = scores.masked_fill(self.tril[:, :, :5, :5] == 0, float("-inf"))
+        chosen = torch.where(self.tril[0, 0, :5, :5] > 0, scores * 0.3, -torch.inf)
+        causal = functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+        mask = nn.Transformer.generate_square_subsequent_mask(5)
+        tokens = x[0, 0]
+        return (
+            functional.softmax(filled, -1) @ x,
+            functional.softmax(chosen, 2),
+            functional.scaled_dot_product_attention(x, x, causal, self.visible),
+            self.layer(tokens, tokens, tokens, need_weights=False, attn_mask=mask)[0],
+        )
+
+
 CASES = {
+    "masked": (_Masked, (2, 3, 5, 8)),
     "rows": (_Rows, (2, 6, 16)),
     "images": (_Images, (2, 4, 8, 8)),
     "no_batch": (_NoBatch, (5, 16, 16)),

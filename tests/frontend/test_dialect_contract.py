@@ -147,6 +147,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "mul.Scalar": (IMAGE, *X, *OUT, -0.3),
     "bmm": (IMAGE[0], IMAGE[0].transpose(1, 2).contiguous(), *X, *Y, *WIDE),
     "softmax": (IMAGE, *X, *UNIT, 1),
+    "masked_softmax": (IMAGE, *X, *UNIT, _codes(4, 1, 5) > 40, 1),
     "native_layer_norm": (IMAGE, *X, *OUT, [6, 5], _reals(6, 5), -_reals(6, 5), 1e-5),
     "rms_norm": (IMAGE, *X, *OUT, [5], _reals(5), 1e-6),
     "embedding": (_codes(9, 4), *X, *OUT, torch.tensor([[3, 8, 0]])),
@@ -166,6 +167,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
 # Codes that a formula may be off, beyond half a code: terms of add and sub are aligned to 20 bits,
 # softmax and norms have intermediate results of their own.
 SLACK = {"add": 1e-3, "sub": 1e-3, "softmax": 0.05, "native_layer_norm": 0.1, "rms_norm": 0.1}
+SLACK |= {"masked_softmax": 0.05}
 # A bilinear upsampling rounds its weights: an eighth of an input step, in steps of the output.
 SLACK |= {"native_group_norm": 0.1, "log_softmax": 1e-3, "upsample_bilinear2d": 0.125 * 0.05 / 0.03}
 

@@ -249,6 +249,7 @@ ANCHORS: dict[Any, _Anchor] = {
     _aten.matmul.default: _Anchor(("x1", "y1")),
     _aten.softmax.int: _Anchor(("x", -1), {"dim": 1, "dtype": torch.float64}),
     _aten._softmax.default: _Anchor(("x", -1, False), {"dim": 1, "half_to_float": True}),
+    _aten._masked_softmax.default: _Anchor(("x", "y", -1), {"mask": "i", "dim": 1, "mask_type": 0}),
     _aten.log_softmax.int: _Anchor(("x", -1), {"dim": 1, "dtype": torch.float64}),
     _aten._log_softmax.default: _Anchor(("x", -1, False), {"dim": 1, "half_to_float": True}),
     _aten.native_layer_norm.default: _Anchor(("x", [8], "g", "g", 1e-5), {**_NORM, "bias": None}),
@@ -298,7 +299,7 @@ ANCHORS: dict[Any, _Anchor] = {
         _conv(3, [0] * 3, [0] * 3, 1, [1] * 3), _conv_others(3, output_padding=[1] * 3)
     ),
 }
-_TENSORS = {"self", "input", "other", "weight", "bias", "mat2", "indices", "tensors"}
+_TENSORS = {"self", "input", "other", "weight", "bias", "mat2", "indices", "mask", "tensors"}
 # Arguments that choose an implementation of the same function, or statistics that are not read.
 _NO_EFFECT = {
     (_aten.layer_norm.default, "cudnn_enable"),

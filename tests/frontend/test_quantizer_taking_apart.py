@@ -125,20 +125,52 @@ def test_contract_attention_as_products_and_a_softmax() -> None:
 
 
 class _Masked(nn.Module):
-    """Attention whose scores are unbounded below."""
+    """Attention with masks known ahead of time: causal, booleans, numbers, both in one."""
 
-    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-        """With a mask of numbers, and with the causal one."""
+    visible: Tensor
+    bias: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        visible = torch.rand(2, 1, 4, 6) > 0.4
+        visible[..., 0] = True
+        self.register_buffer("visible", visible)
+        self.register_buffer("bias", torch.randn(3, 4, 6))
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        """The last mask is computed by the program, and filled in place."""
+        computed = torch.zeros_like(self.bias)
+        computed.masked_fill_(self.bias > 1, -torch.inf)
         return (
-            scaled_dot_product_attention(x, x, x, mask),
-            scaled_dot_product_attention(x, x, x, is_causal=True),
+            scaled_dot_product_attention(query, key, value, is_causal=True),
+            scaled_dot_product_attention(query, key, value, self.visible),
+            scaled_dot_product_attention(query, key, value, self.bias),
+            scaled_dot_product_attention(query, key, value, computed + 1, scale=0.5),
+            scaled_dot_product_attention(query, key, value, computed),
         )
 
 
-def test_contract_masked_attention_and_projected_states_stay_whole() -> None:
-    x = torch.randn(1, 2, 4, 8)
+def test_contract_attention_with_a_mask_known_ahead_of_time() -> None:
+    torch.manual_seed(6)
+    query, key = torch.randn(2, 3, 4, 8), torch.randn(2, 3, 6, 8)
+    _check(_Masked(), query, key, torch.randn(2, 3, 6, 5))
+
+
+class _MaskedByInput(nn.Module):
+    """Attention whose scores are unbounded below, by numbers that are not known."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        """With a mask of numbers, and with one that says which scores count."""
+        return (
+            scaled_dot_product_attention(x, x, x, mask),
+            scaled_dot_product_attention(x, x, x, mask > 0),
+        )
+
+
+def test_contract_attention_masked_by_an_input_and_projected_states_stay_whole() -> None:
     mask = torch.zeros(4, 4).masked_fill(torch.ones(4, 4).triu(1) > 0, -torch.inf)
-    kept = [name for name in targets(_apart(_Masked(), x, mask)) if name in _WHOLE]
+    apart = _apart(_MaskedByInput(), torch.randn(1, 2, 4, 8), mask)
+    kept = [name for name in targets(apart) if name in _WHOLE]
     assert kept == ["aten.scaled_dot_product_attention.default"] * 2
     projected = nn.LSTM(_INPUTS, _HIDDEN, proj_size=2)
     assert "aten.lstm.input" in targets(_apart(projected, torch.randn(3, 2, _INPUTS)))

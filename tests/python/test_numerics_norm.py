@@ -124,6 +124,18 @@ def test_softmax_is_within_a_code_of_the_real_one(count: int, scale: float) -> N
     assert float((difference > 0).double().mean()) <= 0.002
 
 
+@pytest.mark.parametrize("scale", [1e-4, 0.05, 40.0])
+def test_masked_softmax_is_that_of_the_elements_left_in(scale: float) -> None:
+    rows = _rows(64, 9)
+    hidden = torch.rand(rows.shape, generator=torch.Generator().manual_seed(3)) < 0.6
+    hidden[0], hidden[1] = True, False
+    got = numerics_norm.masked_softmax(rows, hidden, _float32(scale), -128, 127)
+    assert set(got[hidden].tolist()) == {-128}
+    for row, out, mask in zip(rows, got, hidden, strict=True):
+        left = row[~mask].tolist()
+        assert not left or out[~mask].tolist() == _softmax(left, _float32(scale), -128, 127)
+
+
 def test_softmax_of_the_longest_row_does_not_overflow() -> None:
     count = numerics_norm.MAX_SOFTMAX_ELEMENTS
     row = torch.full((1, count), 5, dtype=torch.int8)

@@ -4,7 +4,8 @@
 Parameters: op (qualified name of the dialect operator), shapes (of each operand), attributes, and
 as far as wanted scales, zero_points (of each operand, then of the result), codes (of each operand)
 bounds and dtype; real: a float result; the rest is drawn. An attribute {"tensor": values} is a
-float constant. The operator lowers itself; its integer reference says what is right.
+constant of floats or booleans. The operator lowers itself; its integer reference says what is
+right.
 """
 
 from __future__ import annotations

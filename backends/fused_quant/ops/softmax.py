@@ -8,23 +8,27 @@ because codes of that grid would be all it could show.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.fx import Node
 
 from fused_quant import numerics, numerics_norm, numerics_wide_norm
 from fused_quant.numerics_norm import SOFTMAX_SCALE, SOFTMAX_ZERO_POINT
 from fused_quant.ops import normalizing
 from fused_quant.ops.common import CODE_BOUNDS, check_rank, is_wide, parser, tensor
+from fused_quant.ops.masking import is_mask_taken_in
 from fused_quant.ops.registry import register
 from fused_quant.ops.spec import (
     Annotation,
     Attributes,
+    Call,
     FixedOutput,
     Fusion,
     Layout,
     Operand,
     OpSpec,
+    Parser,
     Runtime,
     Site,
     Tensors,
@@ -36,9 +40,23 @@ if TYPE_CHECKING:
     from fused_quant.lowering import Builder
 
 _aten = torch.ops.aten
+SPELLINGS: dict[Any, Parser] = {
+    _aten.softmax.int: parser({"inp": "self"}, {"dim": int, "dtype": (None,)}),
+    _aten._softmax.default: parser({"inp": "self"}, {"dim": int, "half_to_float": (False,)}),
+}
 
 
-def _covers(site: Site) -> Reason | None:
+def _without_mask(parse: Parser) -> Parser:
+    def parse_plain(node: Node) -> Call | Reason:
+        if is_mask_taken_in(node.args[0]):
+            return Reason("overload", "a softmax with a mask")
+        return parse(node)
+
+    return parse_plain
+
+
+def covers(site: Site) -> Reason | None:
+    """A reason why no integer contract defines this softmax."""
     reason = normalizing.check_softmax(site)
     if reason is not None:
         return reason
@@ -80,7 +98,7 @@ def _aten_softmax(tensors: Tensors, attributes: Attributes) -> torch.Tensor:
 
 
 def _supported(site: Site, target: Target) -> Reason | None:
-    return check_rank(site, target) or _covers(site)
+    return check_rank(site, target) or covers(site)
 
 
 def _lower(site: Site, builder: Builder) -> None:
@@ -98,15 +116,10 @@ register(
         fusion=Fusion(
             operands=(Operand("inp"),),
             attributes=("int dim",),
-            anchors={
-                _aten.softmax.int: parser({"inp": "self"}, {"dim": int, "dtype": (None,)}),
-                _aten._softmax.default: parser(
-                    {"inp": "self"}, {"dim": int, "half_to_float": (False,)}
-                ),
-            },
+            anchors={target: _without_mask(parse) for target, parse in SPELLINGS.items()},
             aten=_aten_softmax,
             reference=_reference,
-            covers=_covers,
+            covers=covers,
         ),
         annotation=Annotation(
             (_aten.softmax.int, _aten._softmax.default),

@@ -10,6 +10,7 @@ from torch.fx import GraphModule, Node
 from fused_quant import graph
 from fused_quant.passes.restore_activations import restore_activations
 from fused_quant.passes.restore_branches import restore_branches
+from fused_quant.passes.restore_masks import restore_masks
 from fused_quant.passes.restore_matmul import restore_matmul
 from fused_quant.passes.restore_moves import restore_moves
 from fused_quant.passes.restore_norms import restore_instance_norm, restore_rms_norm
@@ -20,6 +21,7 @@ from fused_quant.passes.restore_square import restore_square
 
 _REWRITES = (
     restore_moves,
+    restore_masks,
     restore_branches,
     restore_piecewise,
     restore_rms_norm,

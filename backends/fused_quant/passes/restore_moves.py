@@ -17,13 +17,13 @@ from torch.fx import GraphModule, Node
 from fused_quant import graph
 from fused_quant.ops import registry
 from fused_quant.ops.movement import INDEXES, SPLITS
-from fused_quant.passes.restoring import CONSTANT_COPIES, is_dequantized, retarget
+from fused_quant.passes.constant_cone import constant_value
+from fused_quant.passes.restoring import is_dequantized, retarget
 
 _aten = torch.ops.aten
 _UNBINDS = (_aten.unbind.int, _aten.unbind_copy.int)
 _NEAREST = (_aten.upsample_nearest1d.vec, _aten.upsample_nearest1d.default)
 _CODES = (torch.int8, torch.uint8)
-_LARGEST_CONE = 64  # nodes
 
 
 def restore_moves(gm: GraphModule, node: Node) -> None:
@@ -97,7 +97,7 @@ def _fix_indices(gm: GraphModule, node: Node) -> None:
     def fixed(argument: Node) -> Node:
         if argument is node.args[0] or argument.op == "get_attr":
             return argument
-        found = _value_of(gm, argument, absorbed)
+        found = constant_value(gm, argument, absorbed)
         if found is None or found.is_floating_point():
             return argument
         return graph.add_constant(gm, node, found.contiguous(), "fused_quant_index")
@@ -105,64 +105,3 @@ def _fix_indices(gm: GraphModule, node: Node) -> None:
     args = torch.fx.map_arg(node.args, fixed)
     if args != node.args:
         retarget(gm, node, node.target, args, absorbed[::-1])
-
-
-def _value_of(gm: GraphModule, node: Node, absorbed: list[Node]) -> torch.Tensor | None:
-    """The value of a node that depends on constants alone; the nodes behind it join `absorbed`."""
-    cone: dict[Node, Any] = {}
-
-    def value(n: Node) -> Any:
-        if n.op == "get_attr":
-            return graph.constant_of(gm, n)
-        if n not in cone:
-            if n.op != "call_function" or len(cone) == _LARGEST_CONE:
-                return None
-            op = graph.op_of(n)
-            known = {source: value(source) for source in n.all_input_nodes}
-            if op is None or any(v is None for v in known.values()):
-                return None
-            if op in CONSTANT_COPIES:
-                cone[n] = known[n.all_input_nodes[0]].to(graph.val_of(n).dtype)
-            elif n.target in _PURE:
-                args, kwargs = torch.fx.map_arg((n.args, dict(n.kwargs)), known.__getitem__)
-                cone[n] = op(*args, **kwargs)
-            else:
-                return None
-        return cone[n]
-
-    result: torch.Tensor | None = value(node)
-    if result is not None:
-        absorbed += [n for n in cone if n not in absorbed]
-    return result
-
-
-_PURE = frozenset(
-    getattr(getattr(_aten, name), overload)
-    for name, overload in (
-        ("arange", "start_step"),
-        ("arange", "start"),
-        ("arange", "default"),
-        ("full", "default"),
-        ("zeros", "default"),
-        ("ones", "default"),
-        ("abs", "default"),
-        ("add", "Tensor"),
-        ("add", "Scalar"),
-        ("sub", "Tensor"),
-        ("sub", "Scalar"),
-        ("mul", "Tensor"),
-        ("mul", "Scalar"),
-        ("fmod", "Scalar"),
-        ("remainder", "Scalar"),
-        ("clamp", "default"),
-        ("view_copy", "default"),
-        ("view", "default"),
-        ("unsqueeze", "default"),
-        ("unsqueeze_copy", "default"),
-        ("slice", "Tensor"),
-        ("slice_copy", "Tensor"),
-        ("expand", "default"),
-        ("expand_copy", "default"),
-        ("full_like", "default"),
-    )
-)

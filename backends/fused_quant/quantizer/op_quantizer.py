@@ -19,6 +19,7 @@ from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
 
 from fused_quant import graph
 from fused_quant.ops import activation
+from fused_quant.ops.masking import is_mask_taken_in, masked
 from fused_quant.ops.padding import is_taken_in
 from fused_quant.ops.spec import FixedOutput
 from fused_quant.passes.normalize_edges import value_of
@@ -123,10 +124,11 @@ class OpQuantizer:
         inputs: dict[Node, QuantizationSpecBase | None] = {}
         spec = _resolved(self.config.input_activation, node)
         for source in activations:
-            if self.weights and _is_own_padding(source) and admits(source):
-                # Quantized in front of the padding, which the fused operator takes in: two
-                # observers around it would give two grids.
-                claim(source, tag, {source.all_input_nodes[0]: spec}, None)
+            taken_in = _taken_in(source)
+            if taken_in is not None and admits(source):
+                # Quantized in front of what the fused operator takes in: two observers around it
+                # would give two grids, and minus infinity is on none.
+                claim(source, tag, {taken_in: _fixed_grid(taken_in) or spec}, None)
             else:
                 inputs[source] = _fixed_grid(source) or spec
         inputs.update(dict.fromkeys(weights, _weight_spec(self.config, node)))
@@ -226,9 +228,17 @@ def _fixed_grid(source: Node) -> QuantizationSpecBase | None:
     return spec if isinstance(spec, FixedQParamsQuantizationSpec) and is_owned(source) else None
 
 
-def _is_own_padding(node: Node) -> bool:
-    """A zero padding that the only user takes in, and that nobody has claimed."""
-    return is_taken_in(node) and not is_annotated(node)
+def _taken_in(node: Node) -> Node | None:
+    """What is quantized instead of a zero padding or a masking that the only user takes in.
+
+    None for a node of another kind, or one that somebody has claimed.
+    """
+    if is_annotated(node):
+        return None
+    if is_taken_in(node):
+        return node.all_input_nodes[0]
+    found = masked(node) if is_mask_taken_in(node) else None
+    return None if found is None else found.scores
 
 
 def _own_batch_norm(node: Node) -> Node | None:

@@ -43,7 +43,7 @@ _NETWORKS: dict[Any, Callable[[dict[str, Any]], tuple[list[Node], Function] | No
 
 
 def take_apart(model: GraphModule) -> None:
-    """Rewrite attention without a mask, LSTM, GRU and glu, in place."""
+    """Rewrite attention, LSTM, GRU and glu, in place."""
     for node in graph.calls(model):
         read = _NETWORKS.get(graph.op_of(node))
         network = None if read is None else read(graph.bind(node))
@@ -63,6 +63,10 @@ def _inline(
     for step in traced.graph.nodes:
         if step.op == "placeholder":
             inlined[step] = next(arguments)
+        elif step.op == "get_attr":
+            value = graph.constant_of(traced, step)
+            assert value is not None
+            inlined[step] = graph.add_constant(model, node, value, "_taken_apart")
         elif step.op == "call_function":
             args, kwargs = torch.fx.map_arg((step.args, step.kwargs), inlined.__getitem__)
             inlined[step] = graph.call(model, node, step.target, args, (node,), kwargs)

@@ -2,6 +2,7 @@
 
 #include "kernels/softmax/softmax.h"
 
+#include "kernels/softmax/share.h"
 #include "numerics/bits.h"
 #include "op_check.h"
 
@@ -10,26 +11,6 @@ namespace {
 
 constexpr uint32_t kLongest = 65536;
 constexpr uint32_t kEntries = 256;
-
-// e / sum in units of 1/256, for a row whose exponentials add up to `sum`.
-struct Share {
-  uint32_t reciprocal;
-  uint32_t shift;  // 14..30, behind the shift by 8
-
-  explicit Share(uint32_t sum) {
-    const uint32_t zeros = leading_zeros(sum);
-    reciprocal = 0x7fffffffu / (((sum << (zeros - 1)) + (1u << 14)) >> 15);
-    shift = 31 - zeros;
-  }
-
-  // Shifting by 8 first changes nothing: the rounding term is a multiple of 2^8. The product stays
-  // below 2^31.
-  int32_t operator()(int16_t e) const {
-    const uint32_t product = static_cast<uint32_t>(e) * reciprocal;
-    const uint32_t share = ((product >> 8) + (1u << (shift - 1))) >> shift;
-    return static_cast<int32_t>(share < 255 ? share : 255);
-  }
-};
 
 // e / sum in units of 2^-15, for a row whose exponentials (2^30 is 1) add up to `sum`, which is
 // 2^30 to 2^46.
