@@ -59,6 +59,7 @@ def quantize_bias(
     largest = params.largest_scales(axis)
     codes = numerics.quantize_bias(value, x.scale_value, largest.tolist())
     constant = graph.add_constant(gm, node.next, codes, "fused_quant_bias")
+    constant.meta[graph.ORIGIN] = graph.origins(node)
     return QuantizedBias(constant, _bias_params(x.scale_value, largest), widened)
 
 
