@@ -93,7 +93,7 @@ class _Masked(nn.Module):
         chosen = torch.where(self.tril[0, 0, :5, :5] > 0, scores * 0.3, -torch.inf)
         causal = functional.scaled_dot_product_attention(x, x, x, is_causal=True)
         mask = nn.Transformer.generate_square_subsequent_mask(5)
-        tokens = x[0, 0]
+        tokens = causal[0, 0]
         return (
             functional.softmax(filled, -1) @ x,
             functional.softmax(chosen, 2),
