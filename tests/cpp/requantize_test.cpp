@@ -126,7 +126,10 @@ TEST(RequantizeWide, EdgesAndRandomAccumulators) {
         // Of every magnitude; every fourth one is an exact half for multipliers that are powers
         // of 2.
         int64_t acc = static_cast<int64_t>(random()) >> (random() % 63);
-        if (i % 4 == 0 && s > 31) acc = (acc >> (s - 31) << (s - 30)) + (int64_t{1} << (s - 31));
+        if (i % 4 == 0 && s > 31) {
+          const uint64_t odd = (static_cast<uint64_t>(acc >> (s - 31)) << 1) + 1;
+          acc = static_cast<int64_t>(odd << (s - 31));
+        }
         if (i < 9) acc = edges[i];
         const Wide divisor = Wide{1} << s;
         const Wide numerator = Wide{acc} * m + divisor / 2;
