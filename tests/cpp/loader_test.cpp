@@ -94,7 +94,8 @@ TEST(Loader, Sizes) {
   refuse("tensor is too large", [](auto& p) { p.tensors[1].shape = {65536, 65536, 65536, 65536}; });
   refuse("tensor is too large", [](auto& p) { p.tensors[1].shape = {0xffffffff, 0xffffffff}; });
   refuse("unknown tensor dtype",
-         [](auto& p) { p.tensors[1].dtype = static_cast<schema::DType>(6); });
+         [](auto& p) { p.tensors[1].dtype = static_cast<schema::DType>(schema::DType_MAX + 1); });
+  refuse("s4 tensor that is no constant", [](auto& p) { p.tensors[1].dtype = schema::DType_s4; });
   refuse("tensor dim_order length", [](auto& p) { p.tensors[1].dim_order = {0}; });
   refuse("tensor dim_order length", [](auto& p) { p.tensors[1].dim_order = {0, 1, 2, 3, 4}; });
   refuse("tensor dim_order is no permutation", [](auto& p) {
