@@ -22,6 +22,10 @@ from typing import Any
 
 from tabulate import tabulate
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from tools import support_table
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SUITE = "executorch.backends.test.suite.operators"
 PER_OPERATOR = "dtype"
@@ -92,13 +96,6 @@ def table(tests: dict[str, bool]) -> str:
     return f"{count} of {len(tests)} operators run wholly in the delegate, in integers.\n\n{text}"
 
 
-def _write(path: pathlib.Path, text: str) -> None:
-    document = path.read_text()
-    before, rest = document.split(_BEGIN)
-    _, after = rest.split(_END)
-    path.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{after}")
-
-
 def main() -> int:
     """Run, print the table, and write it where wanted."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -125,7 +122,9 @@ def main() -> int:
         left = [r["left"] for r in records if r["test"] == test]
         sys.stderr.write(f"{test}: outside without a reason: {left}\n")
     if options.write is not None:
-        _write(options.write, table(tests))
+        page = options.write.read_text()
+        made = support_table.replaced(page, table(tests), _BEGIN, _END)
+        options.write.write_text(made)
     return 1 if code or failed or unexplained else 0
 
 

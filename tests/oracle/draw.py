@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tests.oracle import draw_moves
-
 Parameters = dict[str, Any]
 Rng = np.random.Generator
 
@@ -249,7 +247,8 @@ def requantize(rng: Rng) -> Parameters:
     return {"shape": tuple(_pair(rng, 1, 12)), "same": bool(rng.integers(4) == 0)}
 
 
-def _pool(rng: Rng) -> Parameters:
+def max_pool2d(rng: Rng) -> Parameters:
+    """Padding up to half a window."""
     kernel = _pair(rng, 1, 5)
     extra = _pair(rng, 0, 6)
     return {
@@ -268,7 +267,7 @@ def avg_pool2d(rng: Rng) -> Parameters:
     """All flags; a divisor of one's own in one case of four."""
     override = int(rng.integers(1, 20)) if rng.integers(4) == 0 else None
     flags = {"count_include_pad": bool(rng.integers(2)), "divisor_override": override}
-    return {**_pool(rng), **flags}
+    return {**max_pool2d(rng), **flags}
 
 
 def adaptive_avg_pool2d(rng: Rng) -> Parameters:
@@ -350,67 +349,3 @@ def rms_norm(rng: Rng) -> Parameters:
     drawn = layer_norm(rng)
     shape, weight, _, eps = drawn["attributes"]
     return {**drawn, "op": "rms_norm", "attributes": (shape, weight, eps)}
-
-
-# opcode of the case, how to draw it, cases per run (see REQUIRED_CASES in test_tosa.py)
-PLAN: list[tuple[str, Callable[[Rng], Parameters], int]] = [
-    ("linear", rescale, 900),
-    ("conv2d", conv2d, 900),
-    ("depthwise_conv2d", depthwise_conv2d, 700),
-    ("linear", linear, 700),
-    ("conv2d", conv1d, 300),
-    ("depthwise_conv2d", depthwise_conv1d, 200),
-    ("conv3d", conv3d, 250),
-    ("conv_transpose2d", conv_transpose2d, 300),
-    ("bmm", bmm, 250),
-    ("add", add, 800),
-    ("requantize", requantize, 500),
-    ("mul", mul, 300),
-    ("max_pool2d", _pool, 450),
-    ("avg_pool2d", avg_pool2d, 700),
-    ("adaptive_avg_pool2d", adaptive_avg_pool2d, 200),
-    ("mean", mean, 500),
-    ("lut", lut, 220),
-    ("maximum", maximum, 220),
-    ("minimum", minimum, 220),
-    ("prelu", prelu, 220),
-    ("cat", draw_moves.cat, 250),
-    ("pad", draw_moves.pad, 250),
-    ("slice", draw_moves.strided, 250),
-    ("gather", draw_moves.gather, 220),
-    ("upsample_bilinear2d", draw_moves.bilinear, 250),
-    ("mean", summed, 230),
-    ("amax", extremum("amax"), 230),
-    ("amin", extremum("amin"), 230),
-    ("argmax", argmax, 210),
-    ("linear_w4", narrow(linear), 220),
-    ("conv2d_w4", narrow(conv2d), 220),
-    ("conv2d_w4", narrow(depthwise_conv2d), 220),
-    ("add", wide(add), 220),
-    ("mul", wide(mul), 220),
-    ("requantize", widths, 220),
-    ("cat", wide(draw_moves.cat), 220),
-    ("pad", wide(draw_moves.pad), 220),
-    ("linear", wide_dot(linear), 220),
-    ("conv2d", wide_dot(conv2d), 220),
-    ("depthwise_conv2d", wide_dot(depthwise_conv2d), 210),
-    ("conv2d", wide_dot(conv1d), 210),
-    ("conv3d", wide_dot(conv3d), 210),
-    ("conv_transpose2d", wide_dot(conv_transpose2d), 210),
-    ("bmm", wide_dot(bmm), 210),
-    ("lut", wide_lut, 220),
-    ("maximum", wide(maximum), 220),
-    ("minimum", wide(minimum), 220),
-    ("prelu", wide(prelu), 220),
-    ("max_pool2d", wide(_pool), 220),
-    ("avg_pool2d", wide_avg_pool2d, 220),
-    ("adaptive_avg_pool2d", wide(adaptive_avg_pool2d), 220),
-    ("mean", wide(mean), 220),
-    ("mean", wide(summed), 220),
-    ("amax", wide(extremum("amax")), 220),
-    ("amin", wide(extremum("amin")), 220),
-    ("argmax", wide(argmax), 220),
-    ("softmax", softmax, 230),
-    ("layer_norm", layer_norm, 230),
-    ("rms_norm", rms_norm, 230),
-]

@@ -72,3 +72,16 @@ def bilinear(rng: Rng) -> Parameters:
     resize = ([*rows[:2], *columns[:2]], [rows[2], columns[2]], [rows[3], columns[3]])
     found = {"op": "upsample_bilinear2d", "shapes": (shape,), "attributes": attributes}
     return {**found, "resize": resize}
+
+
+def wide_bilinear(rng: Rng) -> Parameters:
+    """The same of int16, by a ratio of scales of 15 bits: RESCALE has no more of RESIZE's sums."""
+    out = 2.0 ** int(rng.integers(-12, 0))
+    x = int(rng.integers(2**14, 2**15)) * out * 2.0 ** int(rng.integers(-17, -12))
+    return {**bilinear(rng), "dtype": "int16", "scales": (x, out)}
+
+
+def permute(rng: Rng) -> Parameters:
+    """Any order of the axes."""
+    shape = _shape(rng)
+    return {"shape": shape, "perm": tuple(rng.permutation(len(shape)).tolist())}

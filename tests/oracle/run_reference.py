@@ -4,9 +4,9 @@
     python run_reference.py cases.pickle report.json
 
 Runs in the reference model's own virtual environment (numpy and tosa-tools, nothing of ours). Each
-case holds `tosa` (see tests/support/built.py) and `results`: name of an implementation -> codes.
-The report counts, per kind of operator, cases and outputs compared, cases outside TOSA's domain,
-and for each implementation the cases that differ, with the first of them described.
+case holds `row`, `tosa` (see tests/support/built.py) and `results`: name of an implementation ->
+codes. The report counts, per row of the plan, cases and outputs compared, cases outside TOSA's
+domain, and for each implementation the cases that differ, with the first of them described.
 """
 
 from __future__ import annotations
@@ -37,24 +37,27 @@ def compare(cases: list[dict[str, Any]]) -> dict[str, Any]:
     mismatches: dict[str, int] = {}
     details: list[str] = []
     for case in cases:
-        kind = case["tosa"]["kind"]
-        count = counts.setdefault(kind, {"cases": 0, "outputs": 0, "outside": 0})
+        row = {"cases": 0, "outputs": 0, "outside": 0, "differing": 0}
+        count = counts.setdefault(case["row"], row)
         results = case["results"]
         shape = next(iter(results.values())).shape
         try:
-            expected = OPERATORS[kind](case["tosa"], shape)
+            expected = OPERATORS[case["tosa"]["kind"]](case["tosa"], shape)
         except OutsideTosaError:
             count["outside"] += 1
             continue
         count["cases"] += 1
         count["outputs"] += expected.size
-        for name, got in results.items():
-            mismatches.setdefault(name, 0)
-            if got.dtype != expected.dtype or not np.array_equal(got, expected):
-                mismatches[name] += 1
-                if len(details) < 20:
-                    details.append(_describe(name, case, expected, got))
-    return {"counts": counts, "mismatches": mismatches, "details": details}
+        wrong = {
+            name: got
+            for name, got in results.items()
+            if got.dtype != expected.dtype or not np.array_equal(got, expected)
+        }
+        count["differing"] += bool(wrong)
+        for name in results:
+            mismatches[name] = mismatches.get(name, 0) + (name in wrong)
+        details += [_describe(name, case, expected, got) for name, got in wrong.items()]
+    return {"counts": counts, "mismatches": mismatches, "details": details[:20]}
 
 
 def main() -> None:

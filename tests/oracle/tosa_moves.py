@@ -62,10 +62,17 @@ def strided(case: Case, out: tuple[int, ...]) -> Array:
         return graph.run(_slice(graph, x, starts, list(out)))
     if name == "flip":
         for axis in arguments[0]:
-            x = graph.op(ts.Op.REVERSE, [x], x.shape, "int8", "ReverseAttribute", axis)
+            x = graph.op(ts.Op.REVERSE, [x], x.shape, x.dtype, "ReverseAttribute", axis)
         return graph.run(x)
     operands = [x, _shape(graph, arguments[0])]
-    return graph.run(graph.op(ts.Op.TILE, operands, out, "int8", "TileAttribute"))
+    return graph.run(graph.op(ts.Op.TILE, operands, out, x.dtype, "TileAttribute"))
+
+
+def permute(case: Case, out: tuple[int, ...]) -> Array:
+    """TRANSPOSE."""
+    graph, perm = Graph(), list(case["perm"])
+    x = graph.input(case["x"])
+    return graph.run(graph.op(ts.Op.TRANSPOSE, [x], out, x.dtype, "TransposeAttribute", perm))
 
 
 def gather(case: Case, out: tuple[int, ...]) -> Array:
@@ -76,27 +83,30 @@ def gather(case: Case, out: tuple[int, ...]) -> Array:
     index = np.repeat(case["index"].reshape(1, -1), outer, 0)
     shape = (outer, index.shape[1], values.shape[2])
     operands = [graph.input(values), graph.input(index)]
-    result = graph.run(graph.op(ts.Op.GATHER, operands, shape, "int8", "GatherAttribute"))
+    result = graph.run(graph.op(ts.Op.GATHER, operands, shape, x.dtype.name, "GatherAttribute"))
     return result.reshape(out)
 
 
 def upsample_bilinear2d(case: Case, out: tuple[int, ...]) -> Array:
-    """RESIZE to int32, the zero point's share taken off, RESCALE: exact for weights of few bits.
+    """RESIZE to int32 or int48, the zero point's share taken off, RESCALE.
 
-    RESIZE weighs with integers below its two numerators, we with 2^11: the shift is that much less.
+    Exact for weights of few bits. RESIZE weighs with integers below its two numerators, we with
+    2^11: the shift is that much less.
     """
-    graph = Graph()
+    graph, wide = Graph(), case["x"].dtype == np.int16
     x = np.ascontiguousarray(case["x"].transpose(0, 2, 3, 1))
     shape = (out[0], out[2], out[3], out[1])
     scale, offset, border = case["resize"]
     operands = [graph.input(x), *(_shape(graph, v) for v in (scale, offset, border))]
     mode = ts.ResizeMode.BILINEAR
-    total = graph.op(ts.Op.RESIZE, operands, shape, "int32", "ResizeAttribute", mode)
+    sums = "int48" if wide else "int32"
+    acc = graph.op(ts.Op.RESIZE, operands, shape, sums, "ResizeAttribute", mode)
     weights = scale[0] * scale[2]
-    centre = graph.const([[[[case["zx"] * weights]]]], "int32")
-    acc = graph.op(ts.Op.SUB, [total, centre], shape, "int32", "SubAttribute")
+    if not wide:
+        centre = graph.const([[[[case["zx"] * weights]]]], sums)
+        acc = graph.op(ts.Op.SUB, [acc, centre], shape, sums, "SubAttribute")
     shift = case["shift"] - 22 + weights.bit_length() - 1
-    q = graph.rescale(acc, [case["multiplier"]], [shift], 0, case["zo"], "int8")
+    q = graph.rescale(acc, [case["multiplier"]], [shift], 0, case["zo"], case["x"].dtype.name)
     return graph.run(graph.clamp(q, case["lo"], case["hi"])).transpose(0, 3, 1, 2)
 
 
@@ -105,5 +115,6 @@ OPERATORS: dict[str, Callable[[Case, tuple[int, ...]], Array]] = {
     "pad": pad,
     "slice": strided,
     "gather": gather,
+    "permute": permute,
     "upsample_bilinear2d": upsample_bilinear2d,
 }

@@ -95,4 +95,5 @@ def build_layout(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> 
     """Permute or copy."""
     x = _elements(rng, p)
     params = schema.LayoutParamsT(perm=_stored_perm(p.get("perm", ())))
-    return Built(opcode, [x], [], params, _permuted(x, p))
+    tosa = {"kind": opcode, "x": x, "perm": params.perm}
+    return Built(opcode, [x], [], params, _permuted(x, p), tosa)
