@@ -33,6 +33,7 @@ _NUMPY_DTYPES = {
     ScalarType.INT: "int32",
     ScalarType.LONG: "int64",
     ScalarType.FLOAT: "float32",
+    ScalarType.BOOL: "bool",
 }
 _ALIGNMENT = 16
 _KERNELS = Path(__file__).resolve().parent.parent / "runtime" / "kernels" / "kernels.inc"

@@ -54,6 +54,7 @@ bool code_range(schema::DType dtype, int64_t* lo, int64_t* hi) {
       *lo = -8, *hi = 7;
       return true;
     case schema::DType_f32:
+    case schema::DType_b8:
       return false;
   }
   return false;
@@ -216,7 +217,8 @@ Status check_quantization(const schema::Tensor& tensor, uint32_t index) {
   }
   int64_t lo = 0;
   int64_t hi = 0;
-  if (!code_range(tensor.dtype(), &lo, &hi)) return invalid("float tensor with a scale", index);
+  if (!code_range(tensor.dtype(), &lo, &hi))
+    return invalid("tensor of a dtype without codes has a scale", index);
   if (tensor.quant_min() > tensor.quant_max() || tensor.quant_min() < lo ||
       tensor.quant_max() > hi) {
     return invalid("tensor code range", index, tensor.quant_min(), lo);

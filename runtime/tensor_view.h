@@ -35,6 +35,7 @@ constexpr uint32_t dtype_bytes(schema::DType dtype) {
     case schema::DType::DType_s8:
     case schema::DType::DType_u8:
     case schema::DType::DType_s4:
+    case schema::DType::DType_b8:
       return 1;
     case schema::DType::DType_s16:
       return 2;

@@ -25,6 +25,7 @@ NUMPY_DTYPES: dict[str, npt.DTypeLike] = {
     "s64": np.int64,
     "f32": np.float32,
     "s4": np.int8,  # one code per element here; two per byte in a payload
+    "b8": np.bool_,
 }
 
 

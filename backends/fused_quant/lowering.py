@@ -32,6 +32,7 @@ DTYPES = {
     torch.int32: "s32",
     torch.int64: "s64",
     torch.float32: "f32",
+    torch.bool: "b8",
 }
 
 

@@ -76,8 +76,8 @@ def _check_qparams(where: str, tensor: LoweredTensor) -> None:
         )
         size = tensor.shape[qparams.axis]
         require(count == size, f"{where}: scales", count, f"{size}, the size of the axis")
-    if tensor.dtype == "f32":
-        raise ValueError(f"{where}: got a scale, expected none of a float tensor")
+    if tensor.dtype in ("f32", "b8"):
+        raise ValueError(f"{where}: got a scale, expected none of dtype {tensor.dtype}")
     # A bias' scale is the product of two and may leave the range; no kernel reads it.
     least, most = (0.0, _MAX_FLOAT32) if tensor.dtype in ("s32", "s64") else (2.0**-126, 2.0**126)
     for scale in qparams.scale:

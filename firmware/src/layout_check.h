@@ -25,6 +25,8 @@ inline int8_t scalar_type_of(schema::DType dtype) {
       return 4;
     case schema::DType_f32:
       return 6;
+    case schema::DType_b8:
+      return 11;
     case schema::DType_s4:
       return -1;
   }

@@ -26,6 +26,8 @@ ScalarType scalar_type(schema::DType dtype) {
       return ScalarType::Long;
     case schema::DType_f32:
       return ScalarType::Float;
+    case schema::DType_b8:
+      return ScalarType::Bool;
     case schema::DType_s4:  // constants only
       return ScalarType::Undefined;
   }

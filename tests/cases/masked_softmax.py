@@ -24,7 +24,8 @@ def _case(shape: tuple[int, ...], dim: int, mask: Any = None, **others: Any) -> 
     s_in, zx = others.pop("s_in", 0.05), others.pop("zx", 3)
     grid = {"scales": (s_in, s_out), "zero_points": (zx, zo)}
     given = _mask(shape, math.prod(shape)) if mask is None else mask
-    attributes = ({"tensor": given}, dim)
+    source = "input" if others.pop("computed", False) else "tensor"
+    attributes = ({source: given}, dim, others.pop("keeps", False))
     return {
         "op": "masked_softmax",
         "shapes": (shape,),
@@ -52,6 +53,12 @@ GRID: list[dict[str, Any]] = [
     ),
     *(_case((4, 9), 1, s_in=s_in, bounds=(-128, 127)) for s_in in (2**-8, 0.1, 1.0, 7.5)),
     *(_case((4, 9), 0, out=(s_out, zo)) for s_out in (0.005, 0.02, 1.0) for zo in (-128, 0)),
+    *(
+        _case((2, 3, 4, 5), -1, _mask(shape, 9), keeps=keeps, computed=computed)
+        for shape in _BROADCAST
+        for keeps, computed in ((True, False), (False, True), (True, True))
+    ),
+    *(_case((2, 3, 4, 5), dim, _mask((2, 1, 4, 5), 9), computed=True) for dim in (0, 1, 2)),
 ]
 
 PITFALLS: dict[str, list[dict[str, Any]]] = {

@@ -137,8 +137,12 @@ TEST(Loader, Quantization) {
   refuse("tensor quantization axis", per_channel(2, 4));
   refuse("tensor quantization axis", per_channel(2, -1));
   refuse("tensor scales per channel", per_channel(3, 3));
-  refuse("float tensor with a scale",
+  refuse("tensor of a dtype without codes has a scale",
          [](auto& p) { p.tensors[0].scale = {1}, p.tensors[0].zero_point = {0}; });
+  refuse("tensor of a dtype without codes has a scale", [](auto& p) {
+    p.tensors[0].dtype = schema::DType_b8;
+    p.tensors[0].scale = {1}, p.tensors[0].zero_point = {0};
+  });
 }
 
 TEST(Loader, Places) {

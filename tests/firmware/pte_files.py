@@ -22,6 +22,7 @@ _SCALAR_TYPES = {
     "s32": ScalarType.INT,
     "s64": ScalarType.LONG,
     "f32": ScalarType.FLOAT,
+    "b8": ScalarType.BOOL,
 }
 
 

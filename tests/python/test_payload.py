@@ -113,7 +113,7 @@ def params_of_any_family() -> st.SearchStrategy[Any]:
 @st.composite
 def qparams(draw: st.DrawFn, dtype: str, shape: tuple[int, ...]) -> StoredQParams | None:
     kind: str = draw(st.sampled_from(["none", "tensor", "channel", "blocks"]))
-    if kind == "none" or dtype == "f32":
+    if kind == "none" or dtype in ("f32", "b8"):
         return None
     axis = draw(st.integers(0, len(shape) - 1)) if kind == "channel" and shape else -1
     blocks: tuple[int, ...] = ()
@@ -369,7 +369,11 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "range": (set_qparams(quant_min=5, quant_max=4), r"range: got \(5, 4\)"),
     "range of codes": (set_qparams(quant_max=128), r"range: got \(-128, 128\)"),
     "zero point": (set_qparams(zero_point=(-129,)), "zero point: got -129"),
-    "float scale": (set_tensor(Storage.INPUT, dtype="f32"), "none of a float tensor"),
+    "float scale": (set_tensor(Storage.INPUT, dtype="f32"), "expected none of dtype f32"),
+    "scale of truth values": (
+        set_tensor(Storage.INPUT, dtype="b8"),
+        "expected none of dtype b8",
+    ),
     "no operators": (lambda p: p.ops.clear(), "operators: got 0"),
     "dtype": (set_tensor(Storage.INPUT, dtype="s3"), "dtype: got s3"),
     "s4-input": (

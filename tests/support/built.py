@@ -23,6 +23,7 @@ DTYPE_NAMES = {
     "int32": "s32",
     "int64": "s64",
     "float32": "f32",
+    "bool": "b8",
 }
 
 

@@ -4,8 +4,8 @@
 Parameters: op (qualified name of the dialect operator), shapes (of each operand), attributes, and
 as far as wanted scales, zero_points (of each operand, then of the result), codes (of each operand)
 bounds and dtype; real: a float result; the rest is drawn. An attribute {"tensor": values} is a
-constant of floats or booleans. The operator lowers itself; its integer reference says what is
-right.
+constant of floats or booleans, {"input": values} a further input of them. The operator lowers
+itself; its integer reference says what is right.
 """
 
 from __future__ import annotations
@@ -52,6 +52,12 @@ def _constant(gm: GraphModule, name: str, value: torch.Tensor, mode: FakeTensorM
     return node
 
 
+def _placeholder(gm: GraphModule, name: str, array: Array, mode: FakeTensorMode) -> Node:
+    node = gm.graph.placeholder(name)
+    node.meta["val"] = mode.from_tensor(torch.from_numpy(array.copy()), static_shapes=True)
+    return node
+
+
 def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
     """The operator as it lowers itself, and its eager result."""
     registry.load()
@@ -64,9 +70,7 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
     gm, mode = GraphModule(torch.nn.Module(), Graph()), FakeTensorMode()
     nodes: list[Any] = []
     for number, array in enumerate(inputs):
-        node = gm.graph.placeholder(f"inp{number}")
-        node.meta["val"] = mode.from_tensor(torch.from_numpy(array.copy()), static_shapes=True)
-        nodes.append(node)
+        nodes.append(_placeholder(gm, f"inp{number}", array, mode))
     blocks: list[Any] = []
     for number, block in enumerate(_blocks(p, rng, len(shapes) + 1)):
         if number == len(shapes) and p.get("real"):
@@ -82,10 +86,13 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
         nodes, blocks = [nodes], [[scales, zero_points, dtypes[0], *bounds], out]
     arguments = list(itertools.chain.from_iterable(blocks))
     for number, value in enumerate(p.get("attributes", ())):
-        constant = torch.as_tensor(value["tensor"]) if isinstance(value, dict) else None
-        arguments.append(
-            value if constant is None else _constant(gm, f"attribute{number}", constant, mode)
-        )
+        given = value if isinstance(value, dict) else {}
+        if "tensor" in given:
+            value = _constant(gm, f"attribute{number}", torch.as_tensor(given["tensor"]), mode)
+        elif "input" in given:
+            inputs.append(np.array(given["input"]))
+            value = _placeholder(gm, f"attribute{number}", inputs[-1], mode)
+        arguments.append(value)
     fused = gm.graph.call_function(dialect.define(spec), (*nodes, *arguments))
     call = fused
     with mode:
@@ -111,8 +118,12 @@ def build(opcode: str, p: quant.Parameters, rng: np.random.Generator) -> Built:
         if tensor is None or tensor.storage is Storage.CONSTANT
     ]
     tensors: list[Any] = [torch.from_numpy(array.copy()) for array in inputs]
-    known = torch.fx.map_arg(tuple(arguments), lambda node: graph.constant_of(gm, node))
-    expected = call.target(*([tensors] if isinstance(nodes[0], list) else tensors), *known)
+    values = dict(zip(gm.graph.find_nodes(op="placeholder"), tensors, strict=True))
+    known = torch.fx.map_arg(
+        (*nodes, *arguments),
+        lambda node: values[node] if node in values else graph.constant_of(gm, node),
+    )
+    expected = call.target(*known)
     if spec.fusion.results > 1:
         expected = expected[0]
     result = np.ascontiguousarray(expected.numpy())

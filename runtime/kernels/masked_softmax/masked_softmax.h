@@ -15,11 +15,13 @@ namespace fused_quant {
 struct MaskedSoftmaxParams {
   NormalizeRows rows;
   NormalizeOutput output;
+  bool mask_keeps;
 };
 
-// Inputs: x (s8), E (s16 [256], constant), mask (s8, constant; not 0 = left out; its dimensions are
-// those of x in affine_axes, outermost first, and it counts for every index of the others).
-// Output: q (s8), as x is stored.
+// Inputs: x (s8), mask (s8 of a constant or b8 of a tensor), E (s16 [256], constant). Where the
+// mask is not 0, with mask_keeps where it is 0, an element is left out. Its dimensions are those of
+// x in affine_axes, outermost first, beside any of size one; it counts for every index of the
+// others. Output: q (s8), as x is stored.
 Status prepare_masked_softmax(const OpContext& context, void* params, Prepared* prepared);
 void masked_softmax_s8_scalar(const Step& step);
 
