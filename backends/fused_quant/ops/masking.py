@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import torch
@@ -14,13 +13,14 @@ from fused_quant import graph
 
 _aten = torch.ops.aten
 SOFTMAXES = (_aten.softmax.int, _aten._softmax.default)
-_FILLS = (
+FILLS = (
     _aten.masked_fill.Scalar,
     _aten.masked_fill_.Scalar,
     _aten.masked_fill.Tensor,
     _aten.masked_fill_.Tensor,
 )
-_CHOICES = (_aten.where.self, _aten.where.ScalarOther, _aten.where.ScalarSelf)
+_FAR_BELOW = -1e4
+CHOICES = (_aten.where.self, _aten.where.ScalarOther, _aten.where.ScalarSelf)
 _COPIES = (_aten.lift_fresh_copy.default, _aten.detach.default, _aten.detach_.default)
 
 
@@ -36,15 +36,15 @@ class Masked:
 def masked(node: Any) -> Masked | None:
     """What a node that puts minus infinity where a mask says so reads; None for any other node."""
     op = graph.op_of(node)
-    if op in _FILLS:
+    if op in FILLS:
         bound = graph.bind(node)
-        if not _is_minus_infinity(bound["value"]):
+        if not _is_left_out(bound["value"]):
             return None
         found = Masked(bound["self"], bound["mask"], True)
-    elif op in _CHOICES:
+    elif op in CHOICES:
         bound = graph.bind(node)
-        hides = _is_minus_infinity(bound["self"])
-        if hides == _is_minus_infinity(bound["other"]):
+        hides = _is_left_out(bound["self"])
+        if hides == _is_left_out(bound["other"]):
             return None
         found = Masked(bound["other" if hides else "self"], bound["condition"], hides)
     else:
@@ -63,7 +63,7 @@ def is_mask_taken_in(node: Any) -> bool:
     return graph.op_of(user) in SOFTMAXES and user.args[0] is node
 
 
-def _is_minus_infinity(value: Any) -> bool:
+def _is_left_out(value: Any) -> bool:
     """True for the number, and for a constant of one element or a filled tensor of it."""
     while graph.op_of(value) in _COPIES:
         value = value.args[0]
@@ -73,4 +73,12 @@ def _is_minus_infinity(value: Any) -> bool:
     elif isinstance(value, Node):
         constant = graph.constant_of(value.graph.owning_module, value)  # type: ignore[arg-type]
         value = float(constant) if constant is not None and constant.numel() == 1 else None
-    return isinstance(value, float) and math.isinf(value) and value < 0
+    return isinstance(value, float) and is_far_below(value)
+
+
+def is_far_below(value: float) -> bool:
+    """True for minus infinity and for the numbers that are written in its place, -10,000 and below.
+
+    exp(value - largest score) is 0 in float32 as well while the scores are within thousands of 0.
+    """
+    return value <= _FAR_BELOW

@@ -15,7 +15,7 @@ from fused_quant.ops import registry
 from fused_quant.passes.fold_batch_norm import FoldBatchNorm
 from fused_quant.quantizer import settings
 from fused_quant.quantizer.annotations import claim_float, is_annotated, is_owned
-from fused_quant.quantizer.constants import keep_made_tensors
+from fused_quant.quantizer.constants import cut_parameters, keep_made_tensors
 from fused_quant.quantizer.op_quantizer import (
     AnyOpQuantizer,
     NodeFilter,
@@ -94,12 +94,13 @@ class FusedQuantQuantizer(Quantizer):
         """Number paddings, fold batch normalization, take attention, LSTM and GRU apart.
 
         torchao folds batch normalization into convolutions of up to two dimensions with padding in
-        numbers. Tensors filled with a number become constants.
+        numbers. Tensors filled with a number become constants, as do pieces of parameters.
         """
         number_paddings(model)
         FoldBatchNorm()(model)
         take_apart(model)
         keep_made_tensors(model)
+        cut_parameters(model)
         return model
 
     def annotate(self, model: GraphModule) -> GraphModule:

@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.fx import Node
 from torch.nn.functional import linear
 
+from fused_quant import graph
+
 Function = Callable[..., tuple[Tensor, ...]]
 # (inputs' part of the gates of every step [L, N, gates], first states, w_hh, b_hh) ->
 # (outputs, last states)
@@ -83,11 +85,13 @@ def _network(
     return [bound["input"], *states, *parameters], run
 
 
-def lstm_network(bound: dict[str, Any]) -> tuple[list[Node], Function] | None:
+def lstm_network(node: Node) -> tuple[list[Node], Function] | None:
     """Of a call of aten.lstm.input: (output, h_n, c_n)."""
+    bound = graph.bind(node)
     return _network(bound, _lstm_layer, list(bound["hx"]))
 
 
-def gru_network(bound: dict[str, Any]) -> tuple[list[Node], Function] | None:
+def gru_network(node: Node) -> tuple[list[Node], Function] | None:
     """Of a call of aten.gru.input: (output, h_n)."""
+    bound = graph.bind(node)
     return _network(bound, _gru_layer, [bound["hx"]])

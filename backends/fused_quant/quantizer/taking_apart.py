@@ -16,13 +16,15 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from fused_quant import graph
 from fused_quant.quantizer import attention, recurrent
+from fused_quant.quantizer.added_masks import hide_instead_of_adding
 
 _aten = torch.ops.aten
 Function = Callable[..., tuple[Tensor, ...]]
 
 
-def _gated(bound: dict[str, Any]) -> tuple[list[Node], Function]:
+def _gated(node: Node) -> tuple[list[Node], Function]:
     """The glu: the first half times the sigmoid of the second."""
+    bound = graph.bind(node)
     x, dim = bound["self"], bound["dim"]
     half = graph.shape_of(x)[dim] // 2
 
@@ -33,22 +35,38 @@ def _gated(bound: dict[str, Any]) -> tuple[list[Node], Function]:
     return [x], gate
 
 
+def _product_and_sum(node: Node) -> tuple[list[Node], Function]:
+    """The baddbmm: beta * self + alpha * batch1 @ batch2."""
+    bound = graph.bind(node)
+    alpha, beta = bound["alpha"], bound["beta"]
+
+    def add(bias: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+        product = a @ b if alpha == 1 else (a @ b) * alpha
+        if beta == 0:  # bias is not read, be it infinite
+            return (product,)
+        return (product + (bias if beta == 1 else bias * beta),)
+
+    return [bound["self"], bound["batch1"], bound["batch2"]], add
+
+
 # Operator -> (tensors, function of them) of a call, or None for a call that stays whole.
-_NETWORKS: dict[Any, Callable[[dict[str, Any]], tuple[list[Node], Function] | None]] = {
+_NETWORKS: dict[Any, Callable[[Node], tuple[list[Node], Function] | None]] = {
     _aten.scaled_dot_product_attention.default: attention.network,
     _aten.lstm.input: recurrent.lstm_network,
     _aten.gru.input: recurrent.gru_network,
     _aten.glu.default: _gated,
+    _aten.baddbmm.default: _product_and_sum,
 }
 
 
 def take_apart(model: GraphModule) -> None:
-    """Rewrite attention, LSTM, GRU and glu, in place."""
+    """Rewrite attention, LSTM, GRU, glu and baddbmm, and masks added to scores, in place."""
     for node in graph.calls(model):
         read = _NETWORKS.get(graph.op_of(node))
-        network = None if read is None else read(graph.bind(node))
+        network = None if read is None else read(node)
         if network is not None:
             _replace(model, node, _inline(model, node, *network))
+    hide_instead_of_adding(model)
     model.graph.eliminate_dead_code()
     model.recompile()
 
