@@ -26,6 +26,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from examples import pipeline
 from firmware.board import BOARDS, BoardError, build_runner, run
 from tests.models.conftest import built, mlperf_tiny_names
+from tools import support_table
 
 BEGIN, END = "<!-- firmware-table:begin -->", "<!-- firmware-table:end -->"
 HEADER = ("Model", "Board", "Instructions", "Flash", "of it .pte", "RAM", "of it arena", "Stack")
@@ -85,12 +86,6 @@ def table(found: Sequence[Row]) -> str:
     return tabulate(found, HEADER, "github", colalign=align, disable_numparse=True)
 
 
-def _write(path: pathlib.Path, text: str) -> None:
-    before, rest = path.read_text().split(BEGIN)
-    _, after = rest.split(END)
-    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
-
-
 def main() -> int:
     """Print the table, and write it where wanted."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -102,7 +97,8 @@ def main() -> int:
     text = table(rows(options.models, options.boards))
     sys.stdout.write(text + "\n")
     if options.write is not None:
-        _write(options.write, text)
+        page = options.write.read_text()
+        options.write.write_text(support_table.replaced(page, text, BEGIN, END))
     return 0
 
 

@@ -27,6 +27,7 @@ from fused_quant.ops.common import CODE_BOUNDS
 from fused_quant.ops.spec import OpSpec, Sharing
 from fused_quant.quantizer.core_aten import get_core_aten_quantizers
 from fused_quant.quantizer.four_bits import four_bits
+from fused_quant.quantizer.observers import RoomyMinMaxObserver
 from fused_quant.quantizer.op_quantizer import OpQuantizer
 from fused_quant.quantizer.quantizer import FusedQuantQuantizer
 
@@ -34,6 +35,7 @@ _EPS = 2.0**-24  # smallest scale an observer may give: far below any trained te
 
 # Made once, so that the specs of two calls are equal and torchao lets equal specs share observers.
 _CALIBRATED = HistogramObserver.with_args(eps=_EPS)
+_CALIBRATED_WIDE = RoomyMinMaxObserver.with_args(eps=_EPS)
 _WEIGHT = MinMaxObserver.with_args(eps=_EPS)
 _WEIGHTS = PerChannelMinMaxObserver.with_args(eps=_EPS)
 _TRAINED = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=_EPS)
@@ -51,7 +53,7 @@ def _activations(dtype: torch.dtype, qat: bool) -> QuantizationSpec:
         quant_min=low,
         quant_max=high,
         qscheme=torch.per_tensor_symmetric if wide else torch.per_tensor_affine,
-        observer_or_fake_quant_ctr=_TRAINED if qat else _WEIGHT if wide else _CALIBRATED,
+        observer_or_fake_quant_ctr=_TRAINED if qat else _CALIBRATED_WIDE if wide else _CALIBRATED,
     )
 
 
@@ -67,7 +69,8 @@ def default_config(
     Activations: [-128, 127], affine, histogram calibration. Weights: [-127, 127], min/max. The bias
     stays float here and is quantized to int32 when the operator is fused. qat: fake quantization
     that follows a moving average of minimum and maximum, for `prepare_qat_pt2e`. activation_dtype:
-    torch.int8, or torch.int16 for [-32768, 32767], symmetric (zero point 0), min/max calibration.
+    torch.int8, or torch.int16 for [-32768, 32767], symmetric (zero point 0), min/max calibration
+    with room for values twice as large.
     weight_bits: 4 gives linear, conv1d and conv2d weights in [-8, 7], every other operator what 8
     gives. group_size: with 4 bits, one scale for so many input channels of an output channel, where
     it divides them into two or more groups.
