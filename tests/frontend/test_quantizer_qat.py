@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import functools
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule
@@ -85,3 +86,48 @@ def test_training_with_fake_quantization_keeps_the_accuracy_and_lowers_to_one_ca
     edge = routes.lowered(trained, _example(), routes.TRANSFORM)
     assert routes.is_one_delegate_call(edge)
     routes.assert_same_bits(routes.run(edge, _example()), routes.eager(trained, _example()))
+
+
+# Convolution or linear layer, batch normalization, activation; the shape of the input.
+_NORMALIZED: dict[str, tuple[list[nn.Module], tuple[int, ...]]] = {
+    "conv1d": ([nn.Conv1d(4, 6, 3), nn.BatchNorm1d(6), nn.ReLU()], (2, 4, 9)),
+    "conv2d": ([nn.Conv2d(4, 6, 3, bias=False), nn.BatchNorm2d(6), nn.ReLU()], (2, 4, 5, 5)),
+    "conv3d": ([nn.Conv3d(2, 6, 2), nn.BatchNorm3d(6), nn.ReLU()], (2, 2, 4, 4, 4)),
+    "linear": ([nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU6()], (5, 4)),
+    "transposed 1d": ([nn.ConvTranspose1d(4, 6, 3, stride=2), nn.BatchNorm1d(6)], (2, 4, 5)),
+    "transposed 2d": ([nn.ConvTranspose2d(4, 6, 3), nn.BatchNorm2d(6), nn.ReLU()], (2, 4, 5, 5)),
+    "transposed alone": ([nn.ConvTranspose2d(4, 6, 3, output_padding=1, stride=2)], (2, 4, 5, 5)),
+}
+
+
+_FOLDED_BY_US = ("conv3d", "linear")
+
+
+@pytest.mark.parametrize("name", _NORMALIZED)
+def test_per_channel_training_of_every_weighted_layer_lowers_to_one_call(name: str) -> None:
+    """Weights of transposed convolutions on axis 1; normalizations with negative factors and 0."""
+    layers, shape = _NORMALIZED[name]
+    torch.manual_seed(0)
+    model, example = nn.Sequential(*copy.deepcopy(layers)).train(), (torch.randn(shape),)
+    for module in model:
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            with torch.no_grad():
+                least = 0.0 if name in _FOLDED_BY_US else 0.1  # torchao divides by it
+                module.weight.copy_(torch.tensor([1.5, -0.7, least, 1.0, -2.0, 0.3]))
+    quantizer = fused_quant.default_quantizer(default_config(qat=True))
+    prepared = prepare_qat_pt2e(torch.export.export(model, example).module(), quantizer)
+    allow_exported_model_train_eval(prepared)
+    optimizer = torch.optim.SGD(prepared.parameters(), lr=1e-3)
+    for _ in range(5):
+        optimizer.zero_grad()
+        torch.autograd.backward(prepared(torch.randn(shape)).square().mean())
+        optimizer.step()
+    prepared.eval()
+    converted = convert_pt2e(prepared)
+    fused = quantizer.fuse(copy.deepcopy(converted))
+    edge = routes.lowered(fused, example, routes.TRANSFORM)
+    assert routes.is_one_delegate_call(edge), routes.operators(edge)
+    got = routes.eager(fused, example)
+    routes.assert_same_bits(routes.run(edge, example), got)
+    expected = routes.eager(converted, example)
+    routes.assert_within_codes(got, expected, routes.result_scales(converted))

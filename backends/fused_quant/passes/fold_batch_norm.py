@@ -33,7 +33,7 @@ _NORMS = (_aten.batch_norm.default, _aten._native_batch_norm_legit_no_training.d
 
 
 @dataclasses.dataclass(frozen=True)
-class _Norm:
+class Norm:
     """A batch normalization: its input, the node of its result, and y = x * scale + shift."""
 
     source: Node
@@ -54,14 +54,15 @@ class FoldBatchNorm(GraphPass):
         """Change the graph in place; True if anything was folded."""
         changed = False
         for node in graph.calls(gm):
-            norm = _norm(gm, node)
+            norm = norm_of(gm, node)
             changed = (norm is not None and _fold(gm, norm)) or changed
         if changed:
             gm.graph.eliminate_dead_code()
         return changed
 
 
-def _norm(gm: GraphModule, node: Node) -> _Norm | None:
+def norm_of(gm: GraphModule, node: Node) -> Norm | None:
+    """What a normalization with fixed, known statistics does; None for any other node."""
     if graph.op_of(node) not in _NORMS:
         return None
     bound = graph.bind(node)
@@ -82,10 +83,10 @@ def _norm(gm: GraphModule, node: Node) -> _Norm | None:
         result = users[0]
     scale = torch.rsqrt(values["running_var"] + bound["eps"]) * values.get("weight", 1.0)
     shift = values.get("bias", 0.0) - values["running_mean"] * scale
-    return _Norm(source, result, scale, shift)
+    return Norm(source, result, scale, shift)
 
 
-def _channel_axis(node: Node) -> int | None:
+def channel_axis(node: Node) -> int | None:
     """The dimension of the weight that the output channels are; None if it does not fold."""
     op = graph.op_of(node)
     if op in _CONVOLUTIONS:
@@ -98,9 +99,9 @@ def _channel_axis(node: Node) -> int | None:
     return None
 
 
-def _fold(gm: GraphModule, norm: _Norm) -> bool:
+def _fold(gm: GraphModule, norm: Norm) -> bool:
     node = norm.source
-    axis = _channel_axis(node)
+    axis = channel_axis(node)
     if axis is None or len(node.users) != 1:
         return False
     bound: dict[str, Any] = graph.bind(node)

@@ -2,7 +2,7 @@
 """Make convert_pt2e's output uniform.
 
 Overloads instead of packets, one spelling of quantize and dequantize, fresh fake values, constants
-of codes instead of quantized float constants.
+of codes instead of quantized float constants, no normalization of batches behind quantized weights.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 
 from fused_quant import graph
 from fused_quant.passes.affine import is_affine, normalize_affine
+from fused_quant.passes.fold_trained_norm import fold_trained_norm, forget_counter
 
 
 def repair(gm: GraphModule) -> None:
@@ -26,6 +27,9 @@ def repair(gm: GraphModule) -> None:
         _normalize_tensor_qparams(gm, node)
     for node in graph.calls(gm):
         _fold_quantized_constant(gm, node)
+    for node in graph.calls(gm):
+        fold_trained_norm(gm, node)
+        forget_counter(gm, node)
     gm.graph.eliminate_dead_code()
 
 

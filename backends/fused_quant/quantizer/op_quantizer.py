@@ -271,8 +271,24 @@ def _weight_spec(config: QuantizationConfig, node: Node) -> QuantizationSpecBase
     """The weight's spec; per-channel weights of a transposed convolution have axis 1."""
     spec = _resolved(config.weight, node)
     if isinstance(spec, QuantizationSpec) and spec.ch_axis is not None and _is_transposed(node):
-        return dataclasses.replace(spec, ch_axis=1)
+        return _along_axis_1(spec)
     return spec
+
+
+def _along_axis_1(spec: QuantizationSpec) -> QuantizationSpec:
+    """The spec on axis 1. torchao hands the axis to observers of channels only, by their name.
+
+    A fake quantization would keep its observer's axis, which is 0.
+    """
+    maker: Any = spec.observer_or_fake_quant_ctr
+    arguments: dict[str, Any] = {}
+    made = maker
+    while hasattr(made, "p"):  # of with_args
+        arguments = {**made.p.keywords, **arguments}
+        made = made.p.func
+    if "PerChannel" not in getattr(made, "__name__", "PerChannel"):
+        maker = made.with_args(**arguments, ch_axis=1)
+    return dataclasses.replace(spec, ch_axis=1, observer_or_fake_quant_ctr=maker)
 
 
 @dataclasses.dataclass(frozen=True)
