@@ -20,6 +20,7 @@ def test_what_the_partitioner_accepts_the_runtime_runs(first: int) -> None:
         for seed in range(first, first + _A_TEST)
     ]
     for outcome in outcomes:
-        # Every operator drawn has a kernel, so nothing that we quantized may stay outside.
-        assert random_property.is_foreign(outcome.seed) or outcome.refused == ()
+        # Operators of the first table have a kernel in any case: nothing of them stays outside.
+        if not random_property.is_foreign(outcome.seed):
+            assert random_property.draws_more(outcome.seed) or outcome.refused == ()
     assert sum(outcome.whole for outcome in outcomes) >= _A_TEST // 2

@@ -7,10 +7,10 @@
 has residuals, forks, several outputs and inputs used twice; sometimes an output is returned twice,
 an input is returned as it came, or an operand is a buffer.
 
-Which operators exist is read from the registry: an entry of `random_operators.TABLE` takes part
-when the operators it is made of are registered and have a runtime kernel, or, with
-`kernel_less=True`, are registered at all. A new operator needs one line there, with a kernel or
-without.
+Which operators exist is read from the registry: an entry of `random_operators.TABLE` (and, if more
+are wanted, of `random_more_operators.MORE`) takes part when the operators it is made of are
+registered and have a runtime kernel, or, with `kernel_less=True`, are registered at all. A new
+operator needs one line there, with a kernel or without.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from fused_quant.ops import registry
+from tests.support.random_more_operators import MORE
 from tests.support.random_operators import TABLE, Draw, Maker, Shape, Step
 
 Inputs = tuple[Tensor, ...]
@@ -46,7 +47,7 @@ class RandomModule(nn.Module):
         return results[0] if len(results) == 1 else results
 
 
-def _makers(kernel_less: bool) -> tuple[list[Maker], list[int]]:
+def _makers(kernel_less: bool, more: bool) -> tuple[list[Maker], list[int]]:
     registry.load()
     # An operator that the default quantizer leaves in float unless it is asked stays outside.
     present = {
@@ -54,7 +55,8 @@ def _makers(kernel_less: bool) -> tuple[list[Maker], list[int]]:
         for s in registry.specs()
         if kernel_less or (s.runtime is not None and (s.annotation is None or s.annotation.unasked))
     }
-    chosen = [(weight, make) for names, weight, make in TABLE if present.issuperset(names)]
+    table = (*TABLE, *MORE) if more else TABLE
+    chosen = [(weight, make) for names, weight, make in table if present.issuperset(names)]
     return [make for _, make in chosen], [weight for weight, _ in chosen]
 
 
@@ -99,17 +101,17 @@ def _describe(d: Draw, outputs: Sequence[int]) -> str:
 
 
 def random_module(
-    seed: int, kernel_less: bool = False, least: int = 2, most: int = 8
+    seed: int, kernel_less: bool = False, least: int = 2, most: int = 8, more: bool = False
 ) -> tuple[nn.Module, Inputs, str]:
     """A module in eval mode, inputs for it, and a description with one line per value.
 
     seed: any integer; nothing else, and no global state, decides what is made (but for
     the operators that the registry knows). kernel_less: also draw operators that
-    have no runtime kernel yet. least, most: how many operators.
+    have no runtime kernel yet. least, most: how many operators. more: draw from both tables.
     Inputs are float32 and normally distributed; every value is finite and at most 1000.
     """
     d = Draw(seed)
-    makers, weights = _makers(kernel_less)
+    makers, weights = _makers(kernel_less, more)
     _inputs(d)
     wanted = d.rng.randint(least, most)
     for _ in range(_ATTEMPTS * wanted):

@@ -17,7 +17,7 @@ from torch.nn import functional
 Shape = tuple[int, ...]
 Apply = Callable[..., Tensor]
 
-_MAX_ELEMENTS, _MAX_MAGNITUDE, _MAX_RANK = 1500, 1e3, 5
+_MAX_ELEMENTS, _MAX_MAGNITUDE, MAX_RANK = 1500, 1e3, 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Draw:
         """Run a step and keep it, unless its result is empty, large, or not finite."""
         with torch.no_grad():
             result = step.apply(*(self.values[i] for i in step.arguments))
-        if not 0 < result.numel() <= _MAX_ELEMENTS or result.dim() > _MAX_RANK:
+        if not 0 < result.numel() <= _MAX_ELEMENTS or result.dim() > MAX_RANK:
             return False
         if not bool(torch.isfinite(result).all()) or float(result.abs().max()) > _MAX_MAGNITUDE:
             return False
@@ -79,9 +79,10 @@ class Draw:
 
 
 Maker = Callable[[Draw], Step | None]
+Entry = tuple[tuple[str, ...], int, Maker]
 
 
-def _randomized(d: Draw, layer: nn.Module) -> nn.Module:
+def randomized(d: Draw, layer: nn.Module) -> nn.Module:
     """The layer with parameters from the module's own generator."""
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -112,7 +113,7 @@ def _conv2d(d: Draw) -> Step | None:
     bias = d.rng.random() < 0.7
     layer = nn.Conv2d(channels, out, tuple(kernel), stride, padding, dilation, groups, bias)  # type: ignore[arg-type]
     text = f"conv2d {channels}->{out} k{kernel} s{stride} p{padding} d{dilation} g{groups} b{bias}"
-    return Step(text, _randomized(d, layer), (source,))
+    return Step(text, randomized(d, layer), (source,))
 
 
 def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
@@ -120,15 +121,16 @@ def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def _linear(d: Draw) -> Step | None:
-    source = d.pick_rank(1, _MAX_RANK)
+    source = d.pick_rank(1, MAX_RANK)
     if source is None:
         return None
     features, out, bias = d.values[source].shape[-1], d.rng.randint(1, 9), d.rng.random() < 0.7
-    layer = _randomized(d, nn.Linear(features, out, bias))
+    layer = randomized(d, nn.Linear(features, out, bias))
     return Step(f"linear {features}->{out} b{bias}", layer, (source,))
 
 
-def _broadcasts(a: Tensor, b: Tensor) -> bool:
+def broadcasts(a: Tensor, b: Tensor) -> bool:
+    """True for shapes that an elementwise operator takes together."""
     pairs = zip(reversed(a.shape), reversed(b.shape), strict=False)
     return all(m == n or 1 in (m, n) for m, n in pairs)
 
@@ -144,7 +146,7 @@ def _binary(ops: Sequence[tuple[str, Apply]]) -> Maker:
             first = d.rng.random() < 0.5
             where = f"buffer{shape} {'first' if first else 'second'}"
             return Step(f"{text} {where}", _WithConstant(op, d.normal(shape), first), (a,))
-        others = [i for i, value in enumerate(d.values) if _broadcasts(d.values[a], value)]
+        others = [i for i, value in enumerate(d.values) if broadcasts(d.values[a], value)]
         residuals = [i for i in others if i != a and d.values[i].shape == d.values[a].shape]
         b = d.rng.choice(residuals if residuals and d.rng.random() < 0.7 else others)
         return Step(text, op, (a, b) if d.rng.random() < 0.5 else (b, a))
@@ -158,7 +160,9 @@ def _with_alpha(op: Any) -> list[tuple[str, Apply]]:
     return [(name, op)] * 3 + scaled
 
 
-def _unary(text: str, op: Apply, largest: float = math.inf) -> Maker:
+def unary(text: str, op: Apply, largest: float = math.inf) -> Maker:
+    """A function of one element, of values up to `largest`."""
+
     def make(d: Draw) -> Step | None:
         source = d.pick(lambda value: float(value.abs().max()) <= largest)
         return None if source is None else Step(text, op, (source,))
@@ -179,7 +183,7 @@ def _hard_tanh(d: Draw) -> Step | None:
         (functools.partial(torch.clamp, max=high), f"clamp (, {high}]"),
     ]
     op, text = d.rng.choice(choices)
-    return _unary(text, op)(d)
+    return unary(text, op)(d)
 
 
 def _pool(d: Draw) -> tuple[int, dict[str, Any]] | None:
@@ -229,7 +233,7 @@ def _adaptive_avg_pool2d(d: Draw) -> Step | None:
 
 
 def _mean(d: Draw) -> Step | None:
-    source = d.pick_rank(1, _MAX_RANK)
+    source = d.pick_rank(1, MAX_RANK)
     if source is None:
         return None
     rank = d.values[source].dim()
@@ -259,7 +263,7 @@ def _reshape(d: Draw) -> Step | None:
     value = d.values[source]
     rank = value.dim()
     kind = d.rng.choice(["reshape", "flatten", "unsqueeze", "squeeze"])
-    if kind == "unsqueeze" and rank < _MAX_RANK:
+    if kind == "unsqueeze" and rank < MAX_RANK:
         axis = d.rng.randint(-rank - 1, rank)
         return Step(f"unsqueeze {axis}", functools.partial(torch.unsqueeze, dim=axis), (source,))
     if kind == "squeeze" and 1 in value.shape:
@@ -271,12 +275,12 @@ def _reshape(d: Draw) -> Step | None:
         start = d.rng.randint(0, rank - 2)
         op = functools.partial(torch.flatten, start_dim=start)
         return Step(f"flatten {start}", op, (source,))
-    shape = tuple(_factors(d, value.numel(), d.rng.randint(1, _MAX_RANK)))
+    shape = tuple(_factors(d, value.numel(), d.rng.randint(1, MAX_RANK)))
     return Step(f"reshape {shape}", functools.partial(_reshaped, shape=shape), (source,))
 
 
 def _permute(d: Draw) -> Step | None:
-    source = d.pick_rank(2, _MAX_RANK)
+    source = d.pick_rank(2, MAX_RANK)
     if source is None:
         return None
     rank = d.values[source].dim()
@@ -292,7 +296,7 @@ def _joined(a: Tensor, b: Tensor, dim: int) -> Tensor:
 
 
 def _cat(d: Draw) -> Step | None:
-    a = d.pick_rank(1, _MAX_RANK)
+    a = d.pick_rank(1, MAX_RANK)
     if a is None:
         return None
     shape = d.values[a].shape
@@ -302,7 +306,7 @@ def _cat(d: Draw) -> Step | None:
 
 
 def _softmax(d: Draw) -> Step | None:
-    source = d.pick_rank(1, _MAX_RANK)
+    source = d.pick_rank(1, MAX_RANK)
     if source is None:
         return None
     rank = d.values[source].dim()
@@ -318,7 +322,7 @@ def _normalization(text: str, make: Callable[[int], nn.Module]) -> Maker:
         if source is None:
             return None
         layer = make(d.values[source].shape[-1])
-        return Step(text, _randomized(d, layer), (source,))
+        return Step(text, randomized(d, layer), (source,))
 
     return maker
 
@@ -336,7 +340,7 @@ def _bmm(d: Draw) -> Step | None:
 
 
 def _constant_pad(d: Draw) -> Step | None:
-    source = d.pick_rank(1, _MAX_RANK)
+    source = d.pick_rank(1, MAX_RANK)
     if source is None:
         return None
     amounts = [d.rng.randint(0, 2) for _ in range(2 * d.rng.randint(1, d.values[source].dim()))]
@@ -359,17 +363,17 @@ def _conv1d(d: Draw) -> Step | None:
         return None
     channels, out = d.values[source].shape[1], d.rng.randint(1, 6)
     layer = nn.Conv1d(channels, out, d.rng.randint(1, 3), d.rng.randint(1, 2), d.rng.randint(0, 1))
-    return Step(f"{layer}", _randomized(d, layer), (source,))
+    return Step(f"{layer}", randomized(d, layer), (source,))
 
 
 # Operators an entry needs, how often it is drawn, and how it is made.
-TABLE: tuple[tuple[tuple[str, ...], int, Maker], ...] = (
+TABLE: tuple[Entry, ...] = (
     (("conv2d",), 8, _conv2d),
     (("linear",), 5, _linear),
     (("add",), 4, _binary(_with_alpha(torch.add))),
     (("sub",), 2, _binary(_with_alpha(torch.sub))),
     (("mul",), 3, _binary([("mul", torch.mul)])),
-    (("relu",), 3, _unary("relu", torch.relu)),
+    (("relu",), 3, unary("relu", torch.relu)),
     (("hard_tanh",), 2, _hard_tanh),
     (("max_pool2d_with_indices",), 2, _max_pool2d),
     (("avg_pool2d",), 2, _avg_pool2d),
@@ -377,15 +381,15 @@ TABLE: tuple[tuple[tuple[str, ...], int, Maker], ...] = (
     (("mean",), 2, _mean),
     (("reshape",), 3, _reshape),
     (("permute",), 2, _permute),
-    (("sigmoid",), 1, _unary("sigmoid", torch.sigmoid)),
-    (("tanh",), 1, _unary("tanh", torch.tanh)),
-    (("gelu",), 1, _unary("gelu", functional.gelu)),
-    (("silu",), 1, _unary("silu", functional.silu)),
-    (("hardswish",), 1, _unary("hardswish", functional.hardswish)),
-    (("hardsigmoid",), 1, _unary("hardsigmoid", functional.hardsigmoid)),
-    (("leaky_relu",), 1, _unary("leaky_relu", functional.leaky_relu)),
-    (("elu",), 1, _unary("elu", functional.elu)),
-    (("exp",), 1, _unary("exp", torch.exp, 4.0)),
+    (("sigmoid",), 1, unary("sigmoid", torch.sigmoid)),
+    (("tanh",), 1, unary("tanh", torch.tanh)),
+    (("gelu",), 1, unary("gelu", functional.gelu)),
+    (("silu",), 1, unary("silu", functional.silu)),
+    (("hardswish",), 1, unary("hardswish", functional.hardswish)),
+    (("hardsigmoid",), 1, unary("hardsigmoid", functional.hardsigmoid)),
+    (("leaky_relu",), 1, unary("leaky_relu", functional.leaky_relu)),
+    (("elu",), 1, unary("elu", functional.elu)),
+    (("exp",), 1, unary("exp", torch.exp, 4.0)),
     (("softmax",), 1, _softmax),
     (("native_layer_norm",), 1, _normalization("layer_norm", nn.LayerNorm)),
     (("rms_norm",), 1, _normalization("rms_norm", functools.partial(nn.RMSNorm, eps=1e-5))),
