@@ -72,10 +72,7 @@ def test_board_runs_the_bits_of_the_fused_program(lowered: Lowered, tmp_path: pa
 
 
 def test_every_layer_is_close_to_float(lowered: Lowered) -> None:
-    """On its own inputs, at least 99 % of a layer's outputs are within one code of the q/dq graph.
-
-    All of them would be, but for float32 sums that are off by more than the distance to a tie.
-    """
+    """On its own inputs, each of a layer's outputs is within one code of the q/dq graph."""
     layers = layerwise.compare(lowered.fused, lowered.inputs)
     rows = [
         (x.name, x.operator, x.outputs, f"{x.equal:.4%}", f"{x.within_one:.4%}", x.largest)
@@ -83,7 +80,7 @@ def test_every_layer_is_close_to_float(lowered: Lowered) -> None:
     ]
     print(tabulate(rows, headers=("layer", "operator", "outputs", "equal", "within 1", "largest")))
     assert len(layers) == LAYERS[lowered.name.partition("-")[0]]
-    assert [x.name for x in layers if x.within_one < 0.99] == []
+    assert [x.name for x in layers if x.largest > 1] == []
 
 
 def test_scores_are_close_to_the_float_module(lowered: Lowered) -> None:

@@ -33,11 +33,11 @@ def test_the_delegate_takes_the_network_whole_and_runs_its_bits(name: str) -> No
 
 @pytest.mark.parametrize("name", SMALL)
 def test_every_layer_is_close_to_float(name: str) -> None:
-    """At least 99 % of a layer's outputs are within a code of dequantize -> ATen -> quantize."""
+    """Each of a layer's outputs is within a code of dequantize -> ATen -> quantize."""
     network = quantized(name)
     layers = layerwise.compare(network.fused, network.inputs[:2])
     assert layers
-    far = [f"{x.name}: {x.within_one:.2%}, {x.largest}" for x in layers if x.within_one < 0.99]
+    far = [f"{x.name}: {x.within_one:.2%}, {x.largest}" for x in layers if x.largest > 1]
     assert far == []
 
 
